@@ -1,0 +1,46 @@
+#include "base/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace zt {
+
+namespace {
+constexpr size_t kMinBlock = size_t{8} << 20;
+constexpr size_t kHugePage = size_t{2} << 20;
+}  // namespace
+
+void Arena::Free::operator()(void* p) const { std::free(p); }
+
+void* Arena::allocate(size_t bytes) {
+  bytes = (std::max<size_t>(bytes, 1) + kAlign - 1) / kAlign * kAlign;
+  while (block_ < blocks_.size() && used_ + bytes > blocks_[block_].size) ++block_, used_ = 0;
+  if (block_ == blocks_.size()) {
+    size_t last = blocks_.empty() ? 0 : blocks_.back().size;
+    size_t size = (std::max({bytes, kMinBlock, std::min(last * 2, size_t{256} << 20)}) + kHugePage - 1) / kHugePage * kHugePage;
+    void* p = std::aligned_alloc(kHugePage, size);
+    if (!p) fail(ErrorKind::resource, "out of memory: a working buffer of {} MiB could not be had; ask for a smaller or shorter clip", size >> 20);
+    madvise(p, size, MADV_HUGEPAGE);   // a hint: fewer TLB misses where the system allows it
+    blocks_.push_back({std::unique_ptr<void, Free>(p), size});
+    used_ = 0;
+  }
+  void* out = static_cast<char*>(blocks_[block_].data.get()) + used_;
+  used_ += bytes;
+  live_ += bytes;
+  peak_ = std::max(peak_, live_);
+  return out;
+}
+
+size_t Arena::reserved_bytes() const {
+  size_t n = 0;
+  for (auto& b : blocks_) n += b.size;
+  return n;
+}
+
+void Arena::release() { blocks_.clear(), block_ = used_ = live_ = 0; }
+
+}  // namespace zt

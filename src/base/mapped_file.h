@@ -1,0 +1,25 @@
+#pragma once
+// A whole file, read-only, memory-mapped. Unmapped at the end of its life.
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace zt {
+
+class MappedFile {
+ public:
+  // Errors (kind model): no such file, not a regular file, unreadable.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& o) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  const void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace zt

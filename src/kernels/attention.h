@@ -1,0 +1,26 @@
+#pragma once
+// Softmax attention in one pass over the keys; no score matrix is ever held whole.
+#include <cstdint>
+
+#include "kernels/exec.h"
+#include "tensor/dtype.h"
+
+namespace zt {
+
+// o[i, h] = softmax_j(scale * q[i, h] . k[j, h / (heads / kv_heads)]) v[j, ...]. Head h of row i of q is at q + i * q_stride + h * head_dim.
+struct AttentionArgs {
+  const float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  float* o = nullptr;
+  int64_t q_rows = 0, kv_rows = 0;
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0;   // floats between rows
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1;
+  bool causal = false;                 // row i sees keys 0 .. i + kv_rows - q_rows
+  DType compute = DType::f32;          // f32, or bf16: q, k, v and the weights rounded to bf16, sums and softmax in float32
+};
+
+void attention(const Exec& exec, const AttentionArgs& args);
+
+}  // namespace zt

@@ -1,0 +1,54 @@
+#pragma once
+// Matrix products with prepacked weights: C[M, N] = A[M, K] * W[N, K]^T with a fused end. One routine serves linear layers,
+// one-, two- and three-dimensional convolutions and transposed convolutions over channels-last data, because row m of A may be
+// a concatenation of runs that lie apart (the taps of a convolution).
+// Every output element is summed in one fixed order, whatever the number of threads.
+#include <cstdint>
+#include <span>
+
+#include "kernels/exec.h"
+#include "tensor/tensor.h"
+
+namespace zt {
+
+// Row m of A is the concatenation over s of the `segment` floats at data + m * row_stride + offsets[s]; K = offsets.size() * segment.
+// All addresses a row can reach must be readable.
+struct GemmInput {
+  const float* data = nullptr;
+  int64_t rows = 0;
+  int64_t row_stride = 0;
+  std::span<const int64_t> offsets;   // empty: one run at offset 0
+  int64_t segment = 0;
+};
+
+// W[N, K] in the layout that one ops table wants. `compute` is f32 (products and sums in float32) or bf16 (both sides rounded
+// to bf16, sums in float32). A table without bf16 units keeps the bf16-rounded weights in float32, so the result only gets better.
+struct PackedWeight {
+  DType compute = DType::f32;
+  int64_t n = 0, segments = 1, segment = 0;   // K = segments * segment
+  Buffer data;
+  int64_t k() const { return segments * segment; }
+};
+
+// `w` is W[N, segments * segment], row-major, float32, bf16 or f16.
+PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, DType compute);
+// The same from several matrices stacked along N (q, k and v as one product).
+PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, DType compute);
+
+enum class Activation { none, silu, gelu_tanh, gelu_erf };
+
+// value = activation(acc + bias); then, with a gate, C += gate[gate_row[m]][n] * value; else C (+)= value.
+struct GemmOutput {
+  float* data = nullptr;
+  int64_t row_stride = 0;
+  const float* bias = nullptr;         // [N] or null
+  Activation activation = Activation::none;
+  bool add = false;                    // C += instead of C =
+  const float* gate = nullptr;         // rows of [N] floats, gate_stride apart
+  int64_t gate_stride = 0;
+  const int32_t* gate_row = nullptr;   // [M] row of the gate for each m; null: row 0 for all
+};
+
+void gemm(const Exec& exec, const GemmInput& a, const PackedWeight& w, const GemmOutput& c);
+
+}  // namespace zt
