@@ -1,0 +1,26 @@
+#pragma once
+// Linear layers: y = x W^T + b with prepacked weights.
+#include "nn/ctx.h"
+#include "nn/weights.h"
+
+namespace zt {
+
+struct Linear {
+  PackedWeight weight;
+  std::vector<float> bias;   // [out] or empty
+  int64_t in() const { return weight.k(); }
+  int64_t out() const { return weight.n; }
+};
+
+// prefix.weight [out, in] and, where the table has it, prefix.bias [out].
+Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, DType compute);
+// Several layers of one input stacked along `out` (q, k, v as one product).
+Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, DType compute);
+
+// x [M, in] -> y [M, out].
+void linear(const Ctx& ctx, ConstMat x, const Linear& l, Mat y, Activation activation = Activation::none);
+// y += linear(x), or with a gate y += gate[gate_row[m]] * linear(x).
+void linear_add(const Ctx& ctx, ConstMat x, const Linear& l, Mat y);
+void linear_gated(const Ctx& ctx, ConstMat x, const Linear& l, Mat y, const float* gate, int64_t gate_stride, const int32_t* gate_row);
+
+}  // namespace zt
