@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Runs every test suite, adds their counts up and ends with one line "N passed, N failed". Exit code 1 if anything failed.
+usage: tests/run.py [--quick] [--list] [SUITE...]      (script/test calls it after the build)
+A suite is a function that returns (passed, failed, [first lines about failures]); its whole output is in build/logs/SUITE.log."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+LOGS = BUILD / "logs"
+ZOETROPE = BUILD / "zoetrope"
+JOBS = str(os.cpu_count() or 2)
+FUZZ_SECONDS = 10
+
+
+def command(name, args, timeout, env=None):
+    """Output and exit code of a command; 124 if it ran out of time. The output is also appended to the suite's log."""
+    with open(LOGS / f"{name}.log", "a") as log:
+        log.write(f"$ {' '.join(map(str, args))}\n")
+        try:
+            run = subprocess.run(list(map(str, args)), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, timeout=timeout, env={**os.environ, **(env or {})})
+            out, code = run.stdout.decode("utf-8", "replace"), run.returncode
+        except subprocess.TimeoutExpired as e:
+            out, code = (e.stdout or b"").decode("utf-8", "replace") + f"\nno end after {timeout} s\n", 124
+        log.write(out)
+    return out, code
+
+
+def script(name, args, timeout, env=None):
+    """A suite of its own that ends with 'N passed, N failed'."""
+    out, code = command(name, args, timeout, env)
+    last = re.findall(r"^(\d+) passed, (\d+) failed", out, re.M)
+    if not last:
+        return 0, 1, out.strip().splitlines()[-5:] + [f"exit code {code}, no line 'N passed, N failed'"]
+    passed, failed = map(int, last[-1])
+    if code and not failed:
+        failed = 1
+    return passed, failed, [x for x in out.splitlines() if x.startswith(("FAIL", "bad"))][:20] if failed else []
+
+
+def check():
+    out, code = command("check", [ROOT / "tools/check"], 600)
+    return (0, 1, out.strip().splitlines()[-20:]) if code else (1, 0, [])
+
+
+def gtest_counts(folder):
+    """Test program -> (passed, failed, names of the failed), from gtest's own JSON files."""
+    counts = {}
+    for f in folder.glob("*.json"):
+        try:
+            report = json.loads(f.read_text())
+        except ValueError:
+            continue
+        cases = [t for s in report["testsuites"] for t in s["testsuite"]]
+        bad = [f"{t['classname']}.{t['name']}" for t in cases if t.get("failures")]
+        ran = [t for t in cases if t.get("result") == "COMPLETED"]
+        counts[f.stem] = (len(ran) - len(bad), len(bad), bad)
+    return counts
+
+
+def run_ctest(name, build, timeout, select=()):
+    reports = build / "gtest"
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir()
+    out, code = command(name, ["ctest", "--test-dir", build, "--timeout", timeout, "--output-on-failure", *select], 3 * timeout,
+                        {"GTEST_OUTPUT": f"json:{reports}/", "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"})
+    counts = gtest_counts(reports)
+    passed, failed, lines = 0, 0, []
+    for test, state in re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) \.+[ *]*(Passed|Failed|Timeout|Not Run|Exception[^ ]*|Subprocess aborted|\S+)", out, re.M):
+        p, f, bad = counts.get(f"{test}_test", (int(state == "Passed"), 0, []))
+        if state != "Passed" and not f:      # it crashed, hung, or could not start
+            f, bad = 1, [state]
+        passed, failed = passed + p, failed + f
+        lines += [f"{test}: {b}" for b in bad]
+    if passed + failed == 0:
+        failed, lines = 1, ["ctest ran no test"] + out.strip().splitlines()[-5:]
+    return passed, failed, lines
+
+
+def unit():
+    return run_ctest("unit", BUILD, 600)
+
+
+def golden():
+    passed, failed, lines = 0, 0, []
+    for folder in sorted(p for p in (ROOT / "tests/golden").iterdir() if (p / "cases.json").exists()):
+        out, code = command("golden", [sys.executable, ROOT / "tests/golden/check.py", folder, ZOETROPE], 900)
+        m = re.search(r"^(\d+) tensors held, (\d+) wrong", out, re.M)
+        held, wrong = map(int, m.groups()) if m else (0, 1)
+        if code and not wrong:
+            wrong = 1
+        passed, failed = passed + max(held - wrong, 0), failed + wrong
+        if wrong:
+            lines += [f"{folder.name}: {x}" for x in out.strip().splitlines()[:20]]
+    return passed, failed, lines
+
+
+def lengths():
+    return script("lengths", [sys.executable, ROOT / "tests/lengths.py", ZOETROPE], 900)
+
+
+def bad_input():
+    return script("bad_input", [sys.executable, ROOT / "tests/bad_input.py", ZOETROPE], 900)
+
+
+def configure(name, folder, args):
+    env = {"CC": "clang", "CXX": "clang++"} if name == "fuzz" else None
+    return command(name, ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *args], 300, env)
+
+
+def sanitize():
+    """The rooms that read what strangers wrote, under AddressSanitizer and UndefinedBehaviorSanitizer, and the bad inputs on top."""
+    folder = ROOT / "build-asan"
+    configure("sanitize", folder, ["-DZT_SANITIZE=address,undefined", "-DCMAKE_BUILD_TYPE=Release"])
+    rooms = ["base", "tensor", "formats", "text", "media"]
+    out, code = command("sanitize", ["ninja", "-C", folder, "zoetrope", *[f"{r}_test" for r in rooms]], 2400)
+    if code:
+        return 0, 1, out.strip().splitlines()[-10:]
+    passed, failed, lines = run_ctest("sanitize", folder, 600, ["-R", f"^({'|'.join(rooms)})$"])
+    p, f, more = script("sanitize", [sys.executable, ROOT / "tests/bad_input.py", folder / "zoetrope"], 1200)
+    return passed + p, failed + f, lines + more
+
+
+def fuzz():
+    """Every fuzz target for a few seconds from its seeds."""
+    folder = ROOT / "build-fuzz"
+    configure("fuzz", folder, ["-DZT_FUZZ=ON", "-DZT_SANITIZE=address,undefined", "-DCMAKE_BUILD_TYPE=Release"])
+    targets = sorted(p.stem for p in (ROOT / "src").rglob("*_fuzz.cc"))
+    out, code = command("fuzz", ["ninja", "-C", folder, *targets], 2400)
+    if code:
+        return 0, 1, out.strip().splitlines()[-10:]
+    passed, failed, lines = 0, 0, []
+    for t in targets:
+        program = next(p for p in folder.rglob(t) if p.is_file())
+        stem = t[: -len("_fuzz")]
+        found, seeds = folder / f"corpus_{t}", ROOT / "tests/corpus" / stem
+        found.mkdir(exist_ok=True)
+        args = [program, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=3000", f"-artifact_prefix={folder}/", found]
+        args += [seeds] if seeds.is_dir() else []
+        if (d := ROOT / f"tests/corpus/{stem}.dict").exists():
+            args.insert(1, f"-dict={d}")
+        out, code = command("fuzz", args, FUZZ_SECONDS + 120)
+        passed, failed = passed + (code == 0), failed + (code != 0)
+        if code:
+            lines += [f"{t}:"] + [x for x in out.splitlines() if "ERROR" in x or "SUMMARY" in x or "Test unit" in x][:4]
+    return passed, failed, lines
+
+
+SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, sanitize=sanitize, fuzz=fuzz)
+
+
+def main():
+    names = [a for a in sys.argv[1:] if not a.startswith("-")]
+    if "--list" in sys.argv:
+        print(" ".join(SUITES))
+        return 0
+    unknown = [n for n in names if n not in SUITES]
+    if unknown:
+        print(f"no suite called {unknown[0]}; there are {' '.join(SUITES)}")
+        return 2
+    names = names or [n for n in SUITES if not ("--quick" in sys.argv and n in ("sanitize", "fuzz"))]
+    LOGS.mkdir(parents=True, exist_ok=True)
+    total_passed = total_failed = 0
+    for name in names:
+        (LOGS / f"{name}.log").unlink(missing_ok=True)
+        start = time.time()
+        passed, failed, lines = SUITES[name]()
+        total_passed, total_failed = total_passed + passed, total_failed + failed
+        for line in lines[:30]:
+            print(f"  {line}")
+        print(f"{name}: {passed} passed, {failed} failed, {time.time() - start:.0f} s" + (f" (build/logs/{name}.log)" if failed else ""), flush=True)
+    print(f"{total_passed} passed, {total_failed} failed")
+    return 1 if total_failed or not total_passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
