@@ -1,0 +1,48 @@
+#pragma once
+// H.264 and AAC into an MP4, frame by frame as they come: nothing holds the clip. The file has its index in front, sound and
+// picture start at the same instant 0 (edit lists hide the encoders' delays), and its colours are tagged BT.709 limited range
+// in stream and container. The same frames and samples give the same bytes, whatever the machine has in threads.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace zt {
+
+struct Mp4Options {
+  int width = 0, height = 0;      // pixels, even
+  int fps = 24;                   // frames a second
+  int sample_rate = 32000;        // Hz; one that AAC knows
+  int channels = 2;               // 1 or 2; 0 = no sound
+  int crf = 17;                   // x264's constant quality: 0 lossless ... 51 worst; 17 is visually lossless
+  std::string preset = "veryfast";   // x264's speed: ultrafast ... placebo
+  int64_t audio_bit_rate = 160000;   // bits a second
+  std::map<std::string, std::string> metadata = {};   // container tags; key "zoetrope" holds the JSON of the run
+};
+
+class Mp4Writer {
+ public:
+  // Writes to ".NAME.part" beside `path` until finish() renames it. Errors: request (odd or absurd sizes, unknown preset, a
+  // path that is no place for a file), resource (no room, no memory).
+  Mp4Writer(const std::string& path, const Mp4Options& options);
+  ~Mp4Writer();                   // without finish(): nothing is left of the file
+  Mp4Writer(const Mp4Writer&) = delete;
+  Mp4Writer& operator=(const Mp4Writer&) = delete;
+
+  // rgb: [n, height, width, 3] uint8. Errors: resource (disk full); the file is given up then.
+  void write_frames(const uint8_t* rgb, int64_t n);
+  // planes: one pointer a channel to `samples` floats, full scale [-1, 1], clipped beyond. Sound may come before, after or
+  // between the frames. Errors: resource (disk full), internal (a NaN, or a writer without sound).
+  void write_audio(const float* const* planes, int64_t samples);
+  // Drains the encoders, puts the index in front, renames. Errors: resource; internal (no frame was written).
+  void finish();
+
+  int64_t frames() const;         // written so far
+  int64_t samples() const;        // a channel, written so far
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace zt
