@@ -27,6 +27,7 @@ struct PackedWeight {
   DType compute = DType::f32;
   int64_t n = 0, segments = 1, segment = 0;   // K = segments * segment
   Buffer data;
+  const Ops* ops = nullptr;                   // the table it was packed for: gemm() refuses another
   int64_t k() const { return segments * segment; }
 };
 

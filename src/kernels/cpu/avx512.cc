@@ -1,0 +1,45 @@
+// The AVX-512 table: one exported function, everything else local to this unit.
+#include <immintrin.h>
+
+#include "kernels/ops.h"
+
+namespace zt {
+
+namespace {
+
+#include "kernels/cpu/vec_avx512.inl"
+
+#include "kernels/cpu/math.inl"
+
+constexpr int kRows = 8, kVectors = 3, kDepth = 512;
+
+#include "kernels/cpu/product.inl"
+#include "kernels/cpu/rows.inl"
+#include "kernels/cpu/transpose.inl"
+
+}  // namespace
+
+void fill_avx512(Ops& table) {
+  table.f32_rows = kRows;
+  table.f32_cols = kVectors * kLanes;
+  table.f32_lane = kLanes;
+  table.f32_kc = kDepth;
+  table.gemm_f32 = gemm_f32;
+  table.finish = finish;
+  table.softmax = softmax;
+  table.transpose_f32 = transpose_f32;
+  table.rms_norm = rms_norm;
+  table.layer_norm = layer_norm;
+  table.rms_norm_modulate = rms_norm_modulate;
+  table.head_norm_rope = head_norm_rope;
+  table.swiglu = swiglu;
+  table.activation = activation;
+  table.add_scaled = add_scaled;
+  table.snake = snake;
+  table.snake_anti_aliased = snake_anti_aliased;
+  table.column_stats = column_stats;
+  table.affine = affine;
+  table.all_finite = all_finite;
+}
+
+}  // namespace zt

@@ -1,0 +1,240 @@
+// Packing of weights and the threaded drivers of the products.
+#include "kernels/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/ops.h"
+
+namespace zt {
+
+namespace {
+
+constexpr int64_t kTileK = 32, kTileN = 16, kPanelN = 32;   // bf16 tiles: pairs along K, columns, columns of a panel
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Row range [first, first + n) of stacked matrices of `k` columns, as float32.
+void read_rows(std::span<const View> stacked, int64_t k, int64_t first, int64_t n, float* out) {
+  for (const View& w : stacked) {
+    const int64_t rows = w.count() / k, take = std::min(n, rows - first);
+    if (take > 0) {
+      const char* data = static_cast<const char*>(w.data) + first * k * dtype_bytes(w.dtype);
+      to_float32(View{data, w.dtype, {take, k}}, out);
+      out += take * k, n -= take, first += take;
+    }
+    first -= rows;
+    if (n <= 0) return;
+  }
+}
+
+// Panel layout of gemm_f32: [k][width], columns past n are zero.
+void pack_f32(const Ops& ops, std::span<const View> stacked, PackedWeight& p) {
+  const int64_t k = p.k(), cols = ops.f32_cols;
+  p.data = Buffer(static_cast<size_t>(round_up(p.n, ops.f32_lane) * k) * sizeof(float));
+  std::vector<float> rows(static_cast<size_t>(cols * k));
+  for (int64_t j = 0; j < p.n; j += cols) {
+    const int64_t n = std::min(cols, p.n - j), width = std::min(cols, round_up(n, ops.f32_lane));
+    read_rows(stacked, k, j, n, rows.data());
+    if (p.compute == DType::bf16) {
+      for (int64_t i = 0; i < n * k; ++i) rows[static_cast<size_t>(i)] = to_float(to_bf16(rows[static_cast<size_t>(i)]));
+    }
+    ops.transpose_f32(rows.data(), k, n, k, width, p.data.as<float>() + j * k);
+  }
+}
+
+// Panel layout of gemm_bf16: [k_tiles][16-column tiles][16 pairs][16 columns][2].
+void pack_bf16(std::span<const View> stacked, PackedWeight& p) {
+  const int64_t k = p.k(), k_tiles = round_up(k, kTileK) / kTileK;
+  p.data = Buffer(static_cast<size_t>(round_up(p.n, kTileN) * k_tiles * kTileK) * sizeof(uint16_t));
+  std::vector<float> rows(static_cast<size_t>(kTileN * k));
+  for (int64_t j = 0; j < p.n; j += kTileN) {
+    const int64_t n = std::min(kTileN, p.n - j), panel = j / kPanelN * kPanelN;
+    const int64_t tiles = std::min(kPanelN, round_up(p.n - panel, kTileN)) / kTileN;   // of this panel: 1 or 2
+    uint16_t* out = p.data.as<uint16_t>() + panel * k_tiles * kTileK + (j - panel) * kTileK;
+    read_rows(stacked, k, j, n, rows.data());
+    for (int64_t c = 0; c < n; ++c) {
+      const float* row = rows.data() + c * k;
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t tile = i / kTileK, pair = i % kTileK / 2;
+        out[tile * tiles * kTileN * kTileK + pair * kTileN * 2 + c * 2 + i % 2] = to_bf16(row[i]).bits;
+      }
+    }
+  }
+}
+
+// A with adjacent runs joined: the taps of an undilated one-dimensional convolution become one run.
+struct Runs {
+  const int64_t* offsets;
+  int64_t count, segment;
+};
+
+Runs join_runs(Arena& scratch, const GemmInput& a) {
+  const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(a.offsets.size()));
+  int64_t* offsets = scratch.take<int64_t>(count);
+  for (int64_t s = 0; s < count; ++s) offsets[s] = a.offsets.empty() ? 0 : a.offsets[static_cast<size_t>(s)];
+  int64_t length = 1;   // runs in each group; the same for all groups or no joining
+  while (length < count && offsets[length] == offsets[length - 1] + a.segment) ++length;
+  while (length > 1 && count % length != 0) --length;
+  for (int64_t s = 0; length > 1 && s < count; ++s) {
+    if (s % length != 0 && offsets[s] != offsets[s - 1] + a.segment) length = 1;
+  }
+  for (int64_t s = 0; s < count / length; ++s) offsets[s] = offsets[s * length];
+  return {offsets, count / length, a.segment * length};
+}
+
+// A block of C: rows [m, m + rows) and columns [n, n + cols), n a multiple of the panel width.
+struct Grid {
+  int64_t M, N, rows, cols;
+  int64_t row_blocks() const { return (M + rows - 1) / rows; }
+  int64_t col_blocks() const { return (N + cols - 1) / cols; }
+  int64_t count() const { return row_blocks() * col_blocks(); }
+};
+
+// Blocks of at most about `elements` results and `cols` columns, small enough that every thread gets several.
+Grid make_grid(int64_t M, int64_t N, int64_t row_unit, int64_t col_unit, int64_t cols, int64_t elements, int threads) {
+  Grid g{M, N, row_unit, col_unit};
+  g.cols = std::min(round_up(N, col_unit), std::max(col_unit, cols / col_unit * col_unit));
+  g.rows = std::min(round_up(M, row_unit), std::max(row_unit, elements / g.cols / row_unit * row_unit));
+  const int64_t wanted = int64_t{4} * threads;
+  while (g.count() < wanted && threads > 1) {
+    if (g.rows >= 8 * row_unit) g.rows = round_up(g.rows / 2, row_unit);
+    else if (g.cols > col_unit) g.cols = round_up(g.cols / 2, col_unit);
+    else if (g.rows > row_unit) g.rows = round_up(g.rows / 2, row_unit);
+    else break;
+  }
+  return g;
+}
+
+void finish_block(const Ops& ops, const GemmOutput& c, const float* acc, int64_t ldacc, int64_t m, int64_t rows, int64_t n, int64_t cols) {
+  FinishBlock f{};
+  f.acc = acc, f.ldacc = ldacc, f.m = rows, f.n = cols;
+  f.c = c.data + m * c.row_stride + n, f.ldc = c.row_stride;
+  f.bias = c.bias ? c.bias + n : nullptr;
+  f.activation = static_cast<int>(c.activation);
+  f.add = c.add;
+  f.gate = c.gate ? c.gate + n : nullptr, f.gate_stride = c.gate_stride;
+  f.gate_row = c.gate_row ? c.gate_row + m : nullptr;
+  ops.finish(f);
+}
+
+void gemm_f32(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const GemmOutput& c) {
+  const Ops& ops = exec.ops;
+  const int64_t K = w.k(), N = round_up(w.n, ops.f32_lane);
+  const Grid grid = make_grid(a.rows, N, ops.f32_rows, ops.f32_cols, 256, 24576, exec.threads.count());
+  const int64_t room = grid.rows * grid.cols;
+  float* scratch = exec.scratch.take<float>(room * exec.threads.count());
+  exec.threads.parallel_for(grid.count(), 1, [&](int64_t i, int64_t end, int worker) {
+    for (; i < end; ++i) {
+      const int64_t m = i / grid.col_blocks() * grid.rows, n = i % grid.col_blocks() * grid.cols;
+      const int64_t rows = std::min(grid.rows, a.rows - m), cols = std::min(grid.cols, N - n);
+      F32Block b{a.data + m * a.row_stride, a.row_stride, runs.offsets, runs.segment, 0, 0, w.data.as<float>() + n * K, K, rows, cols,
+                 scratch + worker * room, grid.cols, false};
+      for (int64_t k = 0; k < K; k += ops.f32_kc) {
+        b.k0 = k, b.k1 = std::min(K, k + ops.f32_kc), b.accumulate = k > 0;
+        ops.gemm_f32(b);
+      }
+      finish_block(ops, c, b.c, b.ldc, m, rows, n, std::min(cols, w.n - n));
+    }
+  });
+}
+
+// A in bf16, as tiles that gemm_bf16 can address.
+struct Bf16Rows {
+  const uint16_t* data;
+  int64_t block_stride, pitch;
+  const int64_t* tile_offset;
+};
+
+// Rounds the floats under A once and lets every tap of the convolution look into the same copy. Needs segments of whole tiles.
+Bf16Rows round_shared(const Exec& exec, const GemmInput& a, const Runs& runs, int64_t k_tiles) {
+  const auto [low, high] = std::minmax_element(runs.offsets, runs.offsets + runs.count);
+  const int64_t first = *low, count = (a.rows - 1) * a.row_stride + *high - first + runs.segment;
+  // The last block of rows may reach past the end: room for it, never read from A.
+  uint16_t* copy = exec.scratch.take<uint16_t>(count + 32 * a.row_stride + kTileK);
+  constexpr int64_t kGrain = 1 << 15;
+  exec.threads.parallel_for(count, kGrain, [&](int64_t i, int64_t end, int) { exec.ops.to_bf16(a.data + first + i, end - i, copy + i); });
+  int64_t* offset = exec.scratch.take<int64_t>(k_tiles);
+  for (int64_t t = 0; t < k_tiles; ++t) offset[t] = runs.offsets[t * kTileK / runs.segment] - first + t * kTileK % runs.segment;
+  return {copy, 16 * a.row_stride, a.row_stride, offset};
+}
+
+// Gathers A into tiles: [blocks of 16 rows][k_tiles][16][32].
+Bf16Rows gather_tiles(const Exec& exec, const GemmInput& a, const Runs& runs, int64_t K, int64_t k_tiles) {
+  const int64_t blocks = (a.rows + 15) / 16, block_stride = k_tiles * 16 * kTileK;
+  uint16_t* tiles = exec.scratch.take<uint16_t>(round_up(blocks, 2) * block_stride);
+  exec.threads.parallel_for(blocks, std::max<int64_t>(1, 32768 / (16 * K)), [&](int64_t i, int64_t end, int) {
+    for (; i < end; ++i) {
+      F32Block b{};
+      b.a = a.data + i * 16 * a.row_stride, b.row_stride = a.row_stride, b.offsets = runs.offsets, b.segment = runs.segment;
+      b.k = K, b.m = std::min<int64_t>(16, a.rows - i * 16);
+      exec.ops.to_bf16_tiles(b, tiles + i * block_stride);
+    }
+  });
+  int64_t* offset = exec.scratch.take<int64_t>(k_tiles);
+  for (int64_t t = 0; t < k_tiles; ++t) offset[t] = t * 16 * kTileK;
+  return {tiles, block_stride, kTileK, offset};
+}
+
+void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const GemmOutput& c) {
+  const Ops& ops = exec.ops;
+  const int64_t K = w.k(), k_tiles = round_up(K, kTileK) / kTileK, N = round_up(w.n, kTileN);
+  const bool shared = runs.count > 1 && runs.segment % kTileK == 0 && a.row_stride > 0 && a.row_stride * 2 <= K;
+  const Bf16Rows rows_of = shared ? round_shared(exec, a, runs, k_tiles) : gather_tiles(exec, a, runs, K, k_tiles);
+  const Grid grid = make_grid(a.rows, N, 32, kPanelN, 512, 65536, exec.threads.count());
+  const int64_t room = grid.rows * grid.cols;
+  float* scratch = exec.scratch.take<float>(room * exec.threads.count());
+  exec.threads.parallel_for(grid.count(), 1, [&](int64_t i, int64_t end, int worker) {
+    for (; i < end; ++i) {
+      const int64_t m = i / grid.col_blocks() * grid.rows, n = i % grid.col_blocks() * grid.cols;
+      const int64_t rows = std::min(grid.rows, a.rows - m), cols = std::min(grid.cols, N - n);
+      const Bf16Block b{rows_of.data + m / 16 * rows_of.block_stride, rows_of.block_stride, rows_of.tile_offset, rows_of.pitch, k_tiles,
+                        w.data.as<uint16_t>() + n * k_tiles * kTileK, rows, cols, scratch + worker * room, grid.cols};
+      ops.gemm_bf16(b);
+      finish_block(ops, c, b.c, b.ldc, m, rows, n, std::min(cols, w.n - n));
+    }
+  });
+}
+
+}  // namespace
+
+PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, DType compute) {
+  if (compute != DType::f32 && compute != DType::bf16) {
+    fail(ErrorKind::internal, "pack_weight: found compute type {}, wanted F32 or BF16; fix the plan", dtype_name(compute));
+  }
+  PackedWeight p;
+  p.compute = compute, p.segments = segments, p.ops = &ops;
+  int64_t k = -1;
+  for (const View& w : stacked) {
+    const int64_t columns = w.shape.size() == 2 ? w.shape[1] : -1;
+    if (columns < 1 || (k >= 0 && columns != k) || segments < 1 || columns % segments != 0) {
+      fail(ErrorKind::internal, "pack_weight: found a matrix of shape {}, wanted [N, {} * segment] like its fellows; fix the caller",
+           to_string(w.shape), segments);
+    }
+    k = columns, p.n += w.shape[0];
+  }
+  if (p.n < 1) fail(ErrorKind::internal, "pack_weight: found no rows, wanted at least one; fix the caller");
+  p.segment = k / segments;
+  if (compute == DType::bf16 && ops.gemm_bf16) pack_bf16(stacked, p);
+  else pack_f32(ops, stacked, p);
+  return p;
+}
+
+PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, DType compute) {
+  return pack_weight(ops, std::span<const View>(&w, 1), segments, compute);
+}
+
+void gemm(const Exec& exec, const GemmInput& a, const PackedWeight& w, const GemmOutput& c) {
+  const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(a.offsets.size()));
+  if (count * a.segment != w.k() || w.ops != &exec.ops) {
+    fail(ErrorKind::internal, "gemm: found {} runs of {} values and weights of K = {} packed for {}, wanted equal K and {}; fix the caller",
+         count, a.segment, w.k(), w.ops ? w.ops->name : "nothing", exec.ops.name);
+  }
+  if (a.rows < 1) return;
+  Arena::Scope scope(exec.scratch);
+  const Runs runs = join_runs(exec.scratch, a);
+  if (w.compute == DType::bf16 && exec.ops.gemm_bf16) gemm_bf16(exec, a, runs, w, c);
+  else gemm_f32(exec, a, runs, w, c);
+}
+
+}  // namespace zt
