@@ -109,6 +109,33 @@ void attention_f32(const Exec& exec, const AttentionArgs& a) {
   });
 }
 
+void attention_bf16(const Exec& exec, const AttentionArgs& a) {
+  const Ops& ops = exec.ops;
+  Arena::Scope scope(exec.scratch);
+  const int64_t D = a.head_dim, size = round_up(a.kv_rows, 32) * round_up(D, 32);   // values of a head's packed keys, and values
+  uint16_t* packed = exec.scratch.take<uint16_t>(2 * size * a.kv_heads);
+  constexpr int64_t kPart = 256;
+  const int64_t parts = (a.kv_rows + kPart - 1) / kPart;
+  exec.threads.parallel_for(parts * a.kv_heads, 1, [&](int64_t i, int64_t end, int) {
+    for (; i < end; ++i) {
+      const int64_t h = i / parts, first = i % parts * kPart;
+      ops.bf16_pack_keys({a.k + h * D, a.v + h * D, a.k_stride, a.v_stride, a.kv_rows, first, std::min(a.kv_rows, first + kPart), D,
+                          packed + 2 * h * size, packed + (2 * h + 1) * size});
+    }
+  });
+  const int64_t room = round_up(ops.bf16_attention_scratch(D), 64), rows = ops.bf16_queries;
+  char* scratch = exec.scratch.take<char>(room * exec.threads.count());
+  const int64_t blocks = (a.q_rows + rows - 1) / rows, group = a.heads / a.kv_heads;
+  exec.threads.parallel_for(blocks * a.heads, 1, [&](int64_t i, int64_t end, int worker) {
+    for (; i < end; ++i) {
+      const int64_t h = i / blocks, row = i % blocks * rows, kv = h / group;
+      ops.bf16_attention({a.q + row * a.q_stride + h * D, a.o + row * a.o_stride + h * D, a.q_stride, a.o_stride,
+                          std::min(rows, a.q_rows - row), first_valid(a, row), packed + 2 * kv * size, packed + (2 * kv + 1) * size,
+                          a.kv_rows, D, a.scale, scratch + worker * room});
+    }
+  });
+}
+
 }  // namespace
 
 void attention(const Exec& exec, const AttentionArgs& a) {
@@ -117,7 +144,8 @@ void attention(const Exec& exec, const AttentionArgs& a) {
          a.kv_heads);
   }
   if (a.q_rows < 1) return;
-  attention_f32(exec, a);
+  if (a.compute == DType::bf16 && exec.ops.bf16_attention) attention_bf16(exec, a);
+  else attention_f32(exec, a);
 }
 
 }  // namespace zt

@@ -32,7 +32,7 @@ void sweep(const Case& t, DType compute) {
   a.scale = 1 / std::sqrt(static_cast<float>(t.d));
 
   std::vector<double> want(q.size()), bound(q.size());
-  const double u = test::kEps32, b = compute == DType::bf16 ? 0x1.02p-8 : 0;
+  const double u = test::kEps32, b = compute == DType::bf16 ? 0x1.02p-7 : 0;
   for (int h = 0; h < t.heads; ++h) {
     const int g = h / (t.heads / t.kv_heads);
     for (int64_t i = 0; i < t.q_rows; ++i) {

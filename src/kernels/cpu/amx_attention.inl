@@ -1,0 +1,241 @@
+// Attention of bf16 tiles: scores of 32 queries by a block of keys, softmax in float32, weights back to bf16, values.
+
+constexpr int64_t kQueries = 32, kKeys = 256;
+constexpr int64_t kScorePitch = kKeys + 16, kWeightPitch = kKeys + 32;   // off powers of two, which would share cache sets
+
+inline int64_t pad32(int64_t n) { return (n + 31) / 32 * 32; }
+
+int64_t bf16_attention_scratch(int64_t d) noexcept {
+  return kQueries * (pad32(d) * 2 + kScorePitch * 4 + kWeightPitch * 2 + pad32(d) * 4 + 2 * 4);
+}
+
+// 16 rows of 16 dwords, transposed.
+inline void transpose_dwords(__m512i r[16]) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+  }
+}
+
+inline __m512i load_bf16(const float* x, int64_t n) {   // 32 values, zero from n on
+  return two_to_bf16(vload_n(x, n < 0 ? 0 : n), vload_n(x + 16, n < 16 ? 0 : n - 16));
+}
+
+void bf16_pack_keys(const Bf16Keys& p) noexcept {
+  const int64_t d_pad = pad32(p.d), end = pad32(p.last);
+  for (int64_t j = p.first; j < end; j += 16) {
+    for (int64_t c = 0; c < d_pad; c += 32) {
+      __m512i r[16];
+      for (int i = 0; i < 16; ++i) {
+        r[i] = j + i < p.rows ? load_bf16(p.k + (j + i) * p.k_stride + c, p.d - c) : _mm512_setzero_si512();
+      }
+      transpose_dwords(r);
+      uint16_t* out = p.k_tiles + (j * d_pad + c * 16);
+      for (int i = 0; i < 16; ++i) _mm512_store_si512(out + i * 32, r[i]);
+    }
+  }
+  const __m512i low = _mm512_set1_epi32(0xFFFF);
+  for (int64_t j = p.first; j < end; j += 2) {
+    const float* x = p.v + j * p.v_stride;
+    uint16_t* out = p.v_tiles + j / 32 * 32 * d_pad + j % 32 / 2 * 32;
+    for (int64_t c = 0; c < d_pad; c += 16, out += kTile) {
+      const int64_t n = p.d - c < 0 ? 0 : p.d - c;
+      const vf a = j < p.rows ? vload_n(x + c, n) : vzero();
+      const vf b = j + 1 < p.rows ? vload_n(x + p.v_stride + c, n) : vzero();
+      // Lane i of the two conversions, as the low and the high half of one dword.
+      const __m512i pair = two_to_bf16(a, b);
+      const __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(pair));
+      const __m512i second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(pair, 1));
+      _mm512_store_si512(out, _mm512_or_si512(_mm512_and_si512(first, low), _mm512_slli_epi32(second, 16)));
+    }
+  }
+}
+
+// 2^x, relative error 3e-6: far below the 2^-8 of the weight's rounding. x <= 0 here, apart from NaN.
+inline vf exp2_weight(vf x) {
+  const vf f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);   // x - floor(x)
+  vf p = vset(0.0135341678f);
+  p = vfma(p, f, vset(0.0520114608f));
+  p = vfma(p, f, vset(0.241442757f));
+  p = vfma(p, f, vset(0.693003834f));
+  p = vfma(p, f, vset(1.00000259f));
+  return vscale2(p, x);                                                          // scales by 2^floor(x)
+}
+
+struct Softmax {
+  float* score;        // [kQueries][kScorePitch]
+  uint16_t* weight;    // [kQueries][kWeightPitch]
+  float* o;            // [kQueries][d_pad]
+  float* top;          // [kQueries] largest score so far, in units of log2
+  float* sum;          // [kQueries]
+};
+
+// Row i of a block of n_pad keys of which `valid` count.
+inline void softmax_row(const Softmax& w, int64_t i, int64_t valid, int64_t n_pad, float scale, int64_t d_pad) {
+  const float* s = w.score + i * kScorePitch;
+  uint16_t* p = w.weight + i * kWeightPitch;
+  vf a = vset(-__builtin_inff()), b = a;
+  int64_t j = 0;
+  for (; j + 32 <= valid; j += 32) a = vmax(a, vload(s + j)), b = vmax(b, vload(s + j + 16));
+  for (; j < valid; j += 16) a = _mm512_mask_max_ps(a, mask_of(valid - j), a, vload(s + j));
+  float top = vmax_all(vmax(a, b)) * scale;
+  if (top < w.top[i]) top = w.top[i];
+  const vf c = vset(scale), shift = vset(-top);
+  vf sum0 = vzero(), sum1 = vzero();
+  for (j = 0; j + 32 <= valid; j += 32) {
+    const vf x = exp2_weight(vfma(vload(s + j), c, shift)), y = exp2_weight(vfma(vload(s + j + 16), c, shift));
+    sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
+    _mm512_store_si512(p + j, two_to_bf16(x, y));
+  }
+  for (; j < n_pad; j += 32) {
+    const int64_t n = valid - j;
+    const vf x = vkeep(exp2_weight(vfma(vload(s + j), c, shift)), n < 0 ? 0 : n);
+    const vf y = vkeep(exp2_weight(vfma(vload(s + j + 16), c, shift)), n < 16 ? 0 : n - 16);
+    sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
+    _mm512_store_si512(p + j, two_to_bf16(x, y));
+  }
+  const vf keep = exp2_weight(vset(w.top[i] - top));
+  w.sum[i] = w.sum[i] * _mm512_cvtss_f32(keep) + vsum(vadd(sum0, sum1));
+  if (w.top[i] != top) {
+    float* o = w.o + i * d_pad;
+    for (int64_t d = 0; d < d_pad; d += 16) vstore(o + d, vmul(vload(o + d), keep));
+    w.top[i] = top;
+  }
+}
+
+// Scores [16 R, n_pad] of the queries in tiles [R * 16][d_pad].
+template <int R>
+inline void score_block(const uint16_t* q, const uint16_t* k, int64_t d_pad, int64_t n_pad, float* s) {
+  memory_fence();
+  for (int64_t j = 0; j < n_pad; j += 32) {
+    const uint16_t* b = k + j * d_pad;
+    _tile_zero(0);
+    _tile_zero(1);
+    if constexpr (R > 1) {
+      _tile_zero(2);
+      _tile_zero(3);
+    }
+    for (int64_t c = 0; c < d_pad; c += 32, b += kTile) {
+      _tile_loadd(6, b, 64);
+      _tile_loadd(4, q + c, d_pad * 2);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, b + 16 * d_pad, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      if constexpr (R > 1) {
+        _tile_loadd(5, q + 16 * d_pad + c, d_pad * 2);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+    }
+    _tile_stored(0, s + j, kScorePitch * 4);
+    _tile_stored(1, s + j + 16, kScorePitch * 4);
+    if constexpr (R > 1) {
+      _tile_stored(2, s + 16 * kScorePitch + j, kScorePitch * 4);
+      _tile_stored(3, s + 16 * kScorePitch + j + 16, kScorePitch * 4);
+    }
+  }
+}
+
+// o += weights * v over n_pad keys.
+template <int R>
+inline void value_block(const uint16_t* p, const uint16_t* v, int64_t d_pad, int64_t n_pad, float* o) {
+  memory_fence();
+  for (int64_t c = 0; c < d_pad; c += 32) {
+    const uint16_t* b = v + c / 16 * kTile;
+    _tile_loadd(0, o + c, d_pad * 4);
+    _tile_loadd(1, o + c + 16, d_pad * 4);
+    if constexpr (R > 1) {
+      _tile_loadd(2, o + 16 * d_pad + c, d_pad * 4);
+      _tile_loadd(3, o + 16 * d_pad + c + 16, d_pad * 4);
+    }
+    for (int64_t j = 0; j < n_pad; j += 32, b += 32 * d_pad) {
+      _tile_loadd(6, b, 64);
+      _tile_loadd(4, p + j, kWeightPitch * 2);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, b + kTile, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      if constexpr (R > 1) {
+        _tile_loadd(5, p + 16 * kWeightPitch + j, kWeightPitch * 2);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+    }
+    _tile_stored(0, o + c, d_pad * 4);
+    _tile_stored(1, o + c + 16, d_pad * 4);
+    if constexpr (R > 1) {
+      _tile_stored(2, o + 16 * d_pad + c, d_pad * 4);
+      _tile_stored(3, o + 16 * d_pad + c + 16, d_pad * 4);
+    }
+  }
+}
+
+template <int R>
+inline void attend(const Bf16Attention& p) {
+  const int64_t d_pad = pad32(p.d), m = p.m;
+  char* room = static_cast<char*>(p.scratch);
+  auto take = [&](int64_t bytes) { return room += bytes, room - bytes; };
+  uint16_t* q = reinterpret_cast<uint16_t*>(take(kQueries * d_pad * 2));
+  Softmax w;
+  w.score = reinterpret_cast<float*>(take(kQueries * kScorePitch * 4));
+  w.weight = reinterpret_cast<uint16_t*>(take(kQueries * kWeightPitch * 2));
+  w.o = reinterpret_cast<float*>(take(kQueries * d_pad * 4));
+  w.top = reinterpret_cast<float*>(take(kQueries * 4));
+  w.sum = reinterpret_cast<float*>(take(kQueries * 4));
+  for (int64_t i = 0; i < 16 * R; ++i) {
+    for (int64_t c = 0; c < d_pad; c += 32) {
+      _mm512_store_si512(q + i * d_pad + c, i < m ? load_bf16(p.q + i * p.q_stride + c, p.d - c) : _mm512_setzero_si512());
+    }
+    for (int64_t c = 0; c < d_pad; c += 16) vstore(w.o + i * d_pad + c, vzero());
+    w.top[i] = -__builtin_inff(), w.sum[i] = 0;
+  }
+  const bool all = p.first_valid >= p.rows;
+  int64_t visible = p.rows;
+  if (!all && p.first_valid + m - 1 < visible) visible = p.first_valid + m - 1;
+  const float scale = p.scale * 1.44269504f;
+  for (int64_t j = 0; j < visible; j += kKeys) {
+    const int64_t n = visible - j < kKeys ? visible - j : kKeys, n_pad = pad32(n);
+    score_block<R>(q, p.k_tiles + j * d_pad, d_pad, n_pad, w.score);
+    for (int64_t i = 0; i < m; ++i) {
+      int64_t valid = all ? n : p.first_valid + i - j;
+      if (valid > n) valid = n;
+      if (valid > 0) {
+        softmax_row(w, i, valid, n_pad, scale, d_pad);
+      } else {
+        for (int64_t c = 0; c < n_pad; c += 32) _mm512_store_si512(w.weight + i * kWeightPitch + c, _mm512_setzero_si512());
+      }
+    }
+    value_block<R>(w.weight, p.v_tiles + j * d_pad, d_pad, n_pad, w.o);
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    const vf r = vset(w.sum[i] == 0 ? 0.0f : 1.0f / w.sum[i]);   // no visible key: zeros
+    for (int64_t c = 0; c < p.d; c += 16) vstore_n(p.o + i * p.o_stride + c, p.d - c, vmul(vload(w.o + i * d_pad + c), r));
+  }
+}
+
+void bf16_attention(const Bf16Attention& p) noexcept {
+  configure_tiles();
+  if (p.m > 16) attend<2>(p);
+  else attend<1>(p);
+  _tile_release();
+}

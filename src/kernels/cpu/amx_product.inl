@@ -1,0 +1,110 @@
+// Products of bf16 tiles: 16 rows of 32 values times 16 pairs of 16 columns, sums in float32.
+
+constexpr int64_t kTile = 16 * 32;   // values of a tile: 1 KiB
+
+// The tile intrinsics of g++ 12 do not say which memory they read: what was stored before must really be stored.
+inline void memory_fence() { __asm__ volatile("" ::: "memory"); }
+
+// All eight tile registers as 16 rows of 64 bytes.
+inline void configure_tiles() {
+  struct alignas(64) Config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t column_bytes[16];
+    uint8_t rows[16];
+  } c{};
+  c.palette = 1;
+  for (int i = 0; i < 8; ++i) c.column_bytes[i] = 64, c.rows[i] = 16;
+  __asm__ volatile("" ::"r"(&c) : "memory");
+  _tile_loadconfig(&c);
+}
+
+inline __m512i two_to_bf16(vf low, vf high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
+
+void to_bf16(const float* x, int64_t n, uint16_t* out) noexcept {
+  int64_t j = 0;
+  for (; j + 32 <= n; j += 32) _mm512_storeu_si512(out + j, two_to_bf16(vload(x + j), vload(x + j + 16)));
+  if (j < n) {
+    const __m512i v = two_to_bf16(vload_n(x + j, n - j), n - j > 16 ? vload_n(x + j + 16, n - j - 16) : vzero());
+    _mm512_mask_storeu_epi16(out + j, __mmask32((uint64_t{1} << (n - j)) - 1), v);
+  }
+}
+
+// One row of A into the rows `out`, `out + kTile`, ... of consecutive tiles.
+inline void row_to_tiles(const F32Block& p, const float* a, uint16_t* out) {
+  int64_t s = 0, at = 0;
+  for (int64_t k = 0; k < p.k; k += 32, out += kTile) {
+    if (at + 32 <= p.segment) {
+      const float* x = a + p.offsets[s] + at;
+      _mm512_store_si512(out, two_to_bf16(vload(x), vload(x + 16)));
+      if ((at += 32) == p.segment) at = 0, ++s;
+      continue;
+    }
+    alignas(64) float part[32];
+    const int64_t n = p.k - k < 32 ? p.k - k : 32;
+    int64_t have = 0;
+    while (have < n) {
+      int64_t run = p.segment - at;
+      if (run > n - have) run = n - have;
+      const float* x = a + p.offsets[s] + at;
+      for (int64_t i = 0; i < run; i += kLanes) vstore_n(part + have + i, run - i, vload_n(x + i, run - i));
+      have += run, at += run;
+      if (at == p.segment) at = 0, ++s;
+    }
+    for (; have < 32; ++have) part[have] = 0;
+    _mm512_store_si512(out, two_to_bf16(vload(part), vload(part + 16)));
+  }
+}
+
+void to_bf16_tiles(const F32Block& p, uint16_t* out) noexcept {
+  for (int64_t i = 0; i < p.m; ++i) row_to_tiles(p, p.a + i * p.row_stride, out + i * 32);
+  for (int64_t i = p.m; i < 16; ++i) {
+    for (int64_t k = 0; k < p.k; k += 32) _mm512_store_si512(out + k / 32 * kTile + i * 32, _mm512_setzero_si512());
+  }
+}
+
+// R x V tiles of C, at most 2 x 2: the four sums, two tiles of A and two of B fill the eight registers.
+template <int R, int V>
+inline void bf16_tiles(const Bf16Block& p, const uint16_t* a, const uint16_t* b, float* c) {
+  const int64_t pitch = p.pitch * 2, ldc = p.ldc * 4;
+  _tile_zero(0);
+  if constexpr (V > 1) _tile_zero(1);
+  if constexpr (R > 1) _tile_zero(2);
+  if constexpr (R > 1 && V > 1) _tile_zero(3);
+  for (int64_t t = 0; t < p.k_tiles; ++t, b += V * kTile) {
+    const uint16_t* x = a + p.tile_offset[t];
+    _tile_loadd(6, b, 64);
+    _tile_loadd(4, x, pitch);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (V > 1) {
+      _tile_loadd(7, b + kTile, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (R > 1) {
+      _tile_loadd(5, x + p.block_stride, pitch);
+      _tile_dpbf16ps(2, 5, 6);
+      if constexpr (V > 1) _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_stored(0, c, ldc);
+  if constexpr (V > 1) _tile_stored(1, c + 16, ldc);
+  if constexpr (R > 1) _tile_stored(2, c + 16 * p.ldc, ldc);
+  if constexpr (R > 1 && V > 1) _tile_stored(3, c + 16 * p.ldc + 16, ldc);
+}
+
+void gemm_bf16(const Bf16Block& p) noexcept {
+  memory_fence();
+  configure_tiles();
+  for (int64_t j = 0; j < p.n; j += 32) {
+    const uint16_t* b = p.b + j * p.k_tiles * 32;
+    for (int64_t i = 0; i < p.m; i += 32) {
+      const uint16_t* a = p.a + i / 16 * p.block_stride;
+      float* c = p.c + i * p.ldc + j;
+      const bool tall = p.m - i > 16, wide = p.n - j > 16;
+      if (tall && wide) bf16_tiles<2, 2>(p, a, b, c);
+      else if (tall) bf16_tiles<2, 1>(p, a, b, c);
+      else if (wide) bf16_tiles<1, 2>(p, a, b, c);
+      else bf16_tiles<1, 1>(p, a, b, c);
+    }
+  }
+  _tile_release();
+}
