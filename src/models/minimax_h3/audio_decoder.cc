@@ -1,0 +1,178 @@
+#include "models/minimax_h3/audio_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/elementwise.h"
+#include "models/minimax_h3/weight_norm.h"
+
+namespace zt::h3 {
+
+namespace {
+
+// An output of the filtered activation sees this many input rows before and behind: 2 * 3 of the downsampling filter's half width in
+// upsampled rows, and 2 more input rows of the upsampling one (12 taps each).
+constexpr int64_t kActivationReach = 5;
+
+AudioDecoder::Activation load_activation(const Weights& w, const std::string& prefix) {
+  auto exponentials = [&](const char* name) {
+    auto v = w.vector(prefix + name);
+    for (float& x : v) x = std::exp(x);
+    return v;
+  };
+  return {exponentials(".act.alpha"), exponentials(".act.beta"), w.vector(prefix + ".upsample.filter"), w.vector(prefix + ".downsample.lowpass.filter")};
+}
+
+int64_t padding(const Conv1d& c) { return c.reach() / 2; }
+
+// Everything that can be made of `x` so far, appended to `y`.
+void activate(const Ctx& ctx, const AudioDecoder::Activation& a, const Track& x, Track& y) {
+  const int64_t first = y.filled(), end = x.complete() ? x.length() : x.filled() - kActivationReach;
+  if (end <= first) return;
+  const int64_t from = std::max(first - kActivationReach, int64_t{0}), to = std::min(end + kActivationReach, x.length());
+  // Away from the true ends the rows next to a cut come out wrong (their edge is not the signal's), so they are left out.
+  Arena::Scope scope(ctx.arena());
+  Mat all = ctx.mat(to - from, x.channels());
+  snake_anti_aliased(ctx.exec, x.rows(from, to - from), a.alpha.data(), a.beta.data(), a.up_filter.data(), a.down_filter.data(), all);
+  Mat fresh = y.append(end - first);
+  std::copy_n(all.row(first - from), fresh.rows * fresh.cols, fresh.data);
+}
+
+// The same for a padded convolution of stride 1: x is a track padded by padding(c). With `residual`, y = residual + conv(x).
+void convolve(const Ctx& ctx, const Conv1d& c, Track& x, Track& y, const Track* residual = nullptr) {
+  const int64_t first = y.filled(), end = x.available() - padding(c);
+  if (end <= first) return;
+  Mat fresh = y.append(end - first);
+  if (residual) std::copy_n(residual->rows(first, end - first).data, fresh.rows * fresh.cols, fresh.data);
+  conv1d(ctx, x.rows(first - padding(c), end - first + 2 * padding(c)), c, fresh, residual != nullptr);
+  x.drop_before(end - padding(c));
+}
+
+}  // namespace
+
+AudioDecoder load_audio_decoder(const Weights& w, const Ops& ops, const AudioVaeConfig& c) {
+  AudioDecoder d;
+  d.dec_in_proj = load_linear(w, ops, "dec_in_proj", DType::f32);
+  d.conv_pre = load_conv1d(w, ops, "decoder.conv_pre");
+  for (size_t s = 0; s < c.decoder_rates.size(); ++s) {
+    AudioDecoder::Stage stage;
+    stage.up = load_transposed_conv1d(w, ops, fmt::format("decoder.ups.{}.0", s), c.decoder_rates[s]);
+    for (size_t b = 0; b < c.resblock_kernel_sizes.size(); ++b) {
+      const std::string p = fmt::format("decoder.resblocks.{}.", s * c.resblock_kernel_sizes.size() + b);
+      auto& units = stage.blocks.emplace_back();
+      for (size_t u = 0; u < c.resblock_dilation_sizes[b].size(); ++u)
+        units.push_back({load_activation(w, fmt::format("{}activations.{}", p, 2 * u)), load_activation(w, fmt::format("{}activations.{}", p, 2 * u + 1)),
+                         load_conv1d(w, ops, fmt::format("{}convs1.{}", p, u), 1, c.resblock_dilation_sizes[b][u]),
+                         load_conv1d(w, ops, fmt::format("{}convs2.{}", p, u))});
+    }
+    d.stages.push_back(std::move(stage));
+  }
+  d.activation_post = load_activation(w, "decoder.activation_post");
+  d.conv_post = load_conv1d(w, ops, "decoder.conv_post");
+  return d;
+}
+
+AudioDecoding::AudioDecoding(const AudioDecoder& d, int64_t latents)
+    : d_(d), in_(d.conv_pre.in, latents, padding(d.conv_pre)), last_(d.conv_post.in, 0, 0), activated_(1, 0, 0), out_(1, 0, 0) {
+  int64_t length = latents;
+  for (const AudioDecoder::Stage& s : d.stages) {
+    StageTracks t{.in = Track(s.up.in, length, s.up.taps - 1), .up = Track(s.up.out, length * s.up.stride, 0), .blocks_done = 0, .units = {}};
+    length *= s.up.stride;
+    for (const auto& block : s.blocks) {
+      auto& units = t.units.emplace_back();
+      for (const AudioDecoder::Unit& u : block)
+        units.push_back({Track(s.up.out, length, padding(u.conv1)), Track(s.up.out, length, 0), Track(s.up.out, length, padding(u.conv2)),
+                         Track(s.up.out, length, 0)});
+    }
+    stages_.push_back(std::move(t));
+  }
+  last_ = Track(d.conv_post.in, length, 0);
+  activated_ = Track(d.conv_post.in, length, padding(d.conv_post));
+  out_ = Track(1, length, 0);
+}
+
+void AudioDecoding::upsample(const Ctx& ctx, const AudioDecoder::Stage& s, StageTracks& t) {
+  const int64_t taps = s.up.taps, rate = s.up.stride, shift = (s.up.kernel - rate) / 2;
+  // Block q reads rows q - taps + 1 .. q and makes rows q * rate - shift onwards.
+  const int64_t first = t.blocks_done, end = t.in.available();
+  if (end <= first) return;
+  Arena::Scope scope(ctx.arena());
+  Mat made = ctx.mat((end - first) * rate, s.up.out);
+  transposed_conv1d(ctx, t.in.rows(first - taps + 1, end - first + taps - 1), s.up, made);
+  const int64_t origin = first * rate - shift, from = std::max(origin, int64_t{0}), to = std::min(origin + made.rows, t.up.length());
+  if (to > from) {
+    Mat fresh = t.up.append(to - from);
+    std::copy_n(made.row(from - origin), fresh.rows * fresh.cols, fresh.data);
+  }
+  t.blocks_done = end;
+  t.in.drop_before(end - taps + 1);
+}
+
+void AudioDecoding::run_stage(const Ctx& ctx, const AudioDecoder::Stage& s, StageTracks& t, Track& out) {
+  upsample(ctx, s, t);
+  int64_t ready = t.up.length(), needed = t.up.length();
+  for (size_t b = 0; b < s.blocks.size(); ++b) {
+    Track* x = &t.up;
+    for (size_t u = 0; u < s.blocks[b].size(); ++u) {
+      ctx.exec.check_cancel();
+      const AudioDecoder::Unit& unit = s.blocks[b][u];
+      UnitTracks& tracks = t.units[b][u];
+      activate(ctx, unit.act1, *x, tracks.activated1);
+      convolve(ctx, unit.conv1, tracks.activated1, tracks.hidden);
+      activate(ctx, unit.act2, tracks.hidden, tracks.activated2);
+      tracks.hidden.drop_before(tracks.activated2.filled() - kActivationReach);
+      convolve(ctx, unit.conv2, tracks.activated2, tracks.out, x);
+      const int64_t keep = std::min(tracks.activated1.filled() - kActivationReach, tracks.out.filled());
+      if (u == 0)
+        needed = std::min(needed, keep);   // all blocks read t.up
+      else
+        x->drop_before(keep);
+      x = &tracks.out;
+    }
+    ready = std::min(ready, x->filled());
+  }
+  t.up.drop_before(needed);
+
+  const int64_t first = out.filled(), rows = ready - first;
+  if (rows <= 0) return;
+  Mat mean = out.append(rows);
+  const auto blocks = static_cast<float>(s.blocks.size());
+  ctx.exec.threads.parallel_for(rows * mean.cols, 1 << 14, [&](int64_t begin, int64_t end, int) {
+    for (size_t b = 0; b < t.units.size(); ++b) {
+      const float* x = t.units[b].back().out.rows(first, rows).data;
+      for (int64_t i = begin; i < end; ++i) mean.data[i] = b == 0 ? x[i] : mean.data[i] + x[i];
+    }
+    for (int64_t i = begin; i < end; ++i) mean.data[i] /= blocks;
+  });
+  for (auto& units : t.units) units.back().out.drop_before(ready);
+}
+
+void AudioDecoding::feed(const Ctx& ctx, ConstMat latents) {
+  Arena::Scope scope(ctx.arena());
+  linear(ctx, latents, d_.dec_in_proj, in_.append(latents.rows));
+  convolve(ctx, d_.conv_pre, in_, stages_.front().in);
+  for (size_t i = 0; i < stages_.size(); ++i) run_stage(ctx, d_.stages[i], stages_[i], i + 1 < stages_.size() ? stages_[i + 1].in : last_);
+  activate(ctx, d_.activation_post, last_, activated_);
+  last_.drop_before(activated_.filled() - kActivationReach);
+  const int64_t first = out_.filled();
+  convolve(ctx, d_.conv_post, activated_, out_);
+  Mat fresh = out_.rows(first, out_.filled() - first);
+  for (int64_t i = 0; i < fresh.rows; ++i) fresh.data[i] = std::clamp(fresh.data[i], -1.0f, 1.0f);
+}
+
+void AudioDecoding::drop_samples(int64_t n) {
+  taken_ += n;
+  out_.drop_before(taken_);
+}
+
+int64_t AudioDecoding::held_floats() const {
+  int64_t n = in_.held_floats() + last_.held_floats() + activated_.held_floats() + out_.held_floats();
+  for (const StageTracks& s : stages_) {
+    n += s.in.held_floats() + s.up.held_floats();
+    for (const auto& block : s.units)
+      for (const UnitTracks& u : block) n += u.activated1.held_floats() + u.hidden.held_floats() + u.activated2.held_floats() + u.out.held_floats();
+  }
+  return n;
+}
+
+}  // namespace zt::h3
