@@ -166,7 +166,8 @@ TEST(VideoVae, AllLegalLengths) {
   }
 }
 
-// Lengths that no encoder makes: the reference repeats the last latent and cuts the frames again (sizes measured with diffusers 0.42.1).
+// Lengths that no encoder makes: the reference repeats the last latent and cuts the frames again (counts of diffusers 0.42.1,
+// which refuses a single latent).
 TEST(VideoVae, OtherLengths) {
   for (auto [latents, frames] : {std::pair<int64_t, int64_t>{1, 1}, {3, 9}, {4, 13}, {5, 17}, {6, 18}, {8, 26}, {11, 35}, {12, 39}})
     EXPECT_EQ(golden_vae().decoded_frames(latents), frames) << latents;
