@@ -108,56 +108,91 @@ void AudioDecoding::upsample(const Ctx& ctx, const AudioDecoder::Stage& s, Stage
   t.in.drop_before(end - taps + 1);
 }
 
-void AudioDecoding::run_stage(const Ctx& ctx, const AudioDecoder::Stage& s, StageTracks& t, Track& out) {
-  upsample(ctx, s, t);
-  int64_t ready = t.up.length(), needed = t.up.length();
-  for (size_t b = 0; b < s.blocks.size(); ++b) {
-    Track* x = &t.up;
-    for (size_t u = 0; u < s.blocks[b].size(); ++u) {
-      ctx.exec.check_cancel();
-      const AudioDecoder::Unit& unit = s.blocks[b][u];
-      UnitTracks& tracks = t.units[b][u];
-      activate(ctx, unit.act1, *x, tracks.activated1);
-      convolve(ctx, unit.conv1, tracks.activated1, tracks.hidden);
-      activate(ctx, unit.act2, tracks.hidden, tracks.activated2);
-      tracks.hidden.drop_before(tracks.activated2.filled() - kActivationReach);
-      convolve(ctx, unit.conv2, tracks.activated2, tracks.out, x);
-      const int64_t keep = std::min(tracks.activated1.filled() - kActivationReach, tracks.out.filled());
-      if (u == 0)
-        needed = std::min(needed, keep);   // all blocks read t.up
-      else
-        x->drop_before(keep);
-      x = &tracks.out;
+// One of the parallel blocks of a stage; the last unit's output track is open. Returns the first row of `in` that it will need again.
+int64_t AudioDecoding::run_block(const Ctx& ctx, const std::vector<AudioDecoder::Unit>& units, std::vector<UnitTracks>& tracks, const Track& in) {
+  Arena::Scope scope(ctx.arena());
+  int64_t needed = 0;
+  for (size_t u = 0; u < units.size(); ++u) {
+    ctx.exec.check_cancel();
+    UnitTracks& t = tracks[u];
+    Track* before = u > 0 ? &tracks[u - 1].out : nullptr;
+    const Track& x = before ? *before : in;
+    if (u + 1 < units.size()) t.out.open(ctx.arena(), x.filled() - t.out.filled());
+    {
+      Arena::Scope inner(ctx.arena());
+      for (Track* y : {&t.activated1, &t.hidden, &t.activated2}) y->open(ctx.arena(), x.filled() - y->filled());
+      activate(ctx, units[u].act1, x, t.activated1);
+      convolve(ctx, units[u].conv1, t.activated1, t.hidden);
+      activate(ctx, units[u].act2, t.hidden, t.activated2);
+      convolve(ctx, units[u].conv2, t.activated2, t.out, &x);
+      t.hidden.drop_before(t.activated2.filled() - kActivationReach);
+      for (Track* y : {&t.activated1, &t.hidden, &t.activated2}) y->settle();
     }
-    ready = std::min(ready, x->filled());
+    const int64_t keep = std::min(t.activated1.filled() - kActivationReach, t.out.filled());
+    if (!before) {
+      needed = keep;
+    } else {
+      before->drop_before(keep);
+      before->settle();
+    }
+  }
+  return needed;
+}
+
+void AudioDecoding::run_stage(const Ctx& ctx, const AudioDecoder::Stage& s, StageTracks& t, Track& out) {
+  const int64_t most = std::min(t.in.available() * s.up.stride, t.up.length());
+  out.open(ctx.arena(), most - out.filled());
+  Arena::Scope scope(ctx.arena());
+  t.up.open(ctx.arena(), most - t.up.filled());
+  upsample(ctx, s, t);
+  t.in.settle();
+  int64_t ready = t.up.length(), needed = t.up.length();
+  for (auto& units : t.units) units.back().out.open(ctx.arena(), t.up.filled() - units.back().out.filled());
+  for (size_t b = 0; b < s.blocks.size(); ++b) {
+    needed = std::min(needed, run_block(ctx, s.blocks[b], t.units[b], t.up));
+    ready = std::min(ready, t.units[b].back().out.filled());
   }
   t.up.drop_before(needed);
+  t.up.settle();
 
   const int64_t first = out.filled(), rows = ready - first;
-  if (rows <= 0) return;
-  Mat mean = out.append(rows);
-  const auto blocks = static_cast<float>(s.blocks.size());
-  ctx.exec.threads.parallel_for(rows * mean.cols, 1 << 14, [&](int64_t begin, int64_t end, int) {
-    for (size_t b = 0; b < t.units.size(); ++b) {
-      const float* x = t.units[b].back().out.rows(first, rows).data;
-      for (int64_t i = begin; i < end; ++i) mean.data[i] = b == 0 ? x[i] : mean.data[i] + x[i];
-    }
-    for (int64_t i = begin; i < end; ++i) mean.data[i] /= blocks;
-  });
-  for (auto& units : t.units) units.back().out.drop_before(ready);
+  if (rows > 0) {
+    Mat mean = out.append(rows);
+    const auto blocks = static_cast<float>(s.blocks.size());
+    ctx.exec.threads.parallel_for(rows * mean.cols, 1 << 14, [&](int64_t begin, int64_t end, int) {
+      for (size_t b = 0; b < t.units.size(); ++b) {
+        const float* x = std::as_const(t.units[b].back().out).rows(first, rows).data;
+        for (int64_t i = begin; i < end; ++i) mean.data[i] = b == 0 ? x[i] : mean.data[i] + x[i];
+      }
+      for (int64_t i = begin; i < end; ++i) mean.data[i] /= blocks;
+    });
+  }
+  for (auto& units : t.units) {
+    units.back().out.drop_before(ready);
+    units.back().out.settle();
+  }
 }
 
 void AudioDecoding::feed(const Ctx& ctx, ConstMat latents) {
   Arena::Scope scope(ctx.arena());
+  in_.open(ctx.arena(), latents.rows);
   linear(ctx, latents, d_.dec_in_proj, in_.append(latents.rows));
+  stages_.front().in.open(ctx.arena(), in_.filled() - stages_.front().in.filled());
   convolve(ctx, d_.conv_pre, in_, stages_.front().in);
+  in_.settle();
   for (size_t i = 0; i < stages_.size(); ++i) run_stage(ctx, d_.stages[i], stages_[i], i + 1 < stages_.size() ? stages_[i + 1].in : last_);
+
+  activated_.open(ctx.arena(), last_.filled() - activated_.filled());
+  out_.open(ctx.arena(), last_.filled() - out_.filled());
   activate(ctx, d_.activation_post, last_, activated_);
   last_.drop_before(activated_.filled() - kActivationReach);
+  last_.settle();
   const int64_t first = out_.filled();
   convolve(ctx, d_.conv_post, activated_, out_);
+  activated_.settle();
   Mat fresh = out_.rows(first, out_.filled() - first);
   for (int64_t i = 0; i < fresh.rows; ++i) fresh.data[i] = std::clamp(fresh.data[i], -1.0f, 1.0f);
+  out_.settle();
 }
 
 void AudioDecoding::drop_samples(int64_t n) {

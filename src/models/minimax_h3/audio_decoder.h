@@ -36,14 +36,14 @@ AudioDecoder load_audio_decoder(const Weights& w, const Ops& ops, const AudioVae
 class AudioDecoding {
  public:
   AudioDecoding(const AudioDecoder& decoder, int64_t latents);   // how many latents there will be
-  // latents [n, latent_channels], denormalised. Throws Cancelled between layers.
+  // latents [n, latent_channels], denormalised. Throws Cancelled between layers; nothing may be fed after that.
   void feed(const Ctx& ctx, ConstMat latents);
   // Samples in [-1, 1] that are ready and were not taken yet; valid until the next call of feed or drop_samples.
   int64_t first_sample() const { return taken_; }
   int64_t ready_samples() const { return out_.filled() - taken_; }
   const float* samples() const { return out_.rows(taken_, 0).data; }
   void drop_samples(int64_t n);
-  int64_t held_floats() const;                                   // in all tracks
+  int64_t held_floats() const;                                   // in all tracks, between two pieces
 
  private:
   struct UnitTracks {
@@ -54,8 +54,9 @@ class AudioDecoding {
     int64_t blocks_done = 0;                                     // blocks of `rate` rows made by the transposed convolution
     std::vector<std::vector<UnitTracks>> units;
   };
-  void upsample(const Ctx& ctx, const AudioDecoder::Stage& s, StageTracks& t);
-  void run_stage(const Ctx& ctx, const AudioDecoder::Stage& s, StageTracks& t, Track& out);
+  static void upsample(const Ctx& ctx, const AudioDecoder::Stage& s, StageTracks& t);
+  static int64_t run_block(const Ctx& ctx, const std::vector<AudioDecoder::Unit>& units, std::vector<UnitTracks>& tracks, const Track& in);
+  static void run_stage(const Ctx& ctx, const AudioDecoder::Stage& s, StageTracks& t, Track& out);
 
   const AudioDecoder& d_;
   Track in_;                                                     // after dec_in_proj

@@ -4,36 +4,37 @@
 
 namespace zt::h3 {
 
-Track::Track(int64_t channels, int64_t length, int64_t padding) : channels_(channels), length_(length), padding_(padding), begin_(-padding) {
-  grow(padding);
+Track::Track(int64_t channels, int64_t length, int64_t padding)
+    : channels_(channels), length_(length), padding_(padding), begin_(-padding), tail_(static_cast<size_t>(padding * channels), 0.0f) {
+  data_ = tail_.data();
 }
 
-// Makes room for `rows` more, zeroed only where memory is new or was used before: callers overwrite them.
-void Track::grow(int64_t rows) {
-  if (stale_ > 0 && (used_ + rows) * channels_ > static_cast<int64_t>(data_.size())) {
-    std::copy(data_.begin() + stale_ * channels_, data_.begin() + used_ * channels_, data_.begin());
-    used_ -= stale_, stale_ = 0;
-  }
-  if ((used_ + rows) * channels_ > static_cast<int64_t>(data_.size())) data_.resize(static_cast<size_t>((used_ + rows) * channels_), 0.0f);
-  used_ += rows;
+void Track::open(Arena& arena, int64_t n) {
+  const int64_t held = filled_ - begin_;
+  float* room = arena.take<float>((held + n + padding_) * channels_);
+  std::copy_n(data_, held * channels_, room);
+  data_ = room;
 }
 
 Mat Track::append(int64_t n) {
+  Mat fresh{data_ + (filled_ - begin_) * channels_, n, channels_, channels_};
   filled_ += n;
-  const bool last = complete();
-  grow(n + (last ? padding_ : 0));
-  if (last) std::fill_n(data_.begin() + (used_ - padding_) * channels_, padding_ * channels_, 0.0f);
-  const int64_t at = used_ - (last ? padding_ : 0) - n;
-  return {data_.data() + at * channels_, n, channels_, channels_};
+  if (complete()) std::fill_n(fresh.row(n), padding_ * channels_, 0.0f);
+  return fresh;
 }
 
-ConstMat Track::rows(int64_t first, int64_t n) const { return {data_.data() + (stale_ + first - begin_) * channels_, n, channels_, channels_}; }
+ConstMat Track::rows(int64_t first, int64_t n) const { return {data_ + (first - begin_) * channels_, n, channels_, channels_}; }
 
-Mat Track::rows(int64_t first, int64_t n) { return {data_.data() + (stale_ + first - begin_) * channels_, n, channels_, channels_}; }
+Mat Track::rows(int64_t first, int64_t n) { return {data_ + (first - begin_) * channels_, n, channels_, channels_}; }
 
 void Track::drop_before(int64_t row) {
-  const int64_t n = std::min(row - begin_, used_ - stale_);
-  if (n > 0) stale_ += n, begin_ += n;
+  const int64_t n = std::min(row, filled_) - begin_;
+  if (n > 0) data_ += n * channels_, begin_ += n;
+}
+
+void Track::settle() {
+  tail_.assign(data_, data_ + (available() - begin_) * channels_);
+  data_ = tail_.data();
 }
 
 }  // namespace zt::h3

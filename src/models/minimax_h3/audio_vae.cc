@@ -41,6 +41,8 @@ class Stream final : public SoundStream {
 
  private:
   void feed(const Ctx& ctx) {
+    if (broken_) fail(ErrorKind::internal, "an audio decode goes on after it was cancelled; start a new one");
+    broken_ = true;
     const int64_t n = std::min(piece_, latents_.dim(2) - fed_);
     for (size_t i = 0; i < channels_.size(); ++i) {
       Arena::Scope scope(ctx.arena());
@@ -53,12 +55,13 @@ class Stream final : public SoundStream {
       channels_[i].feed(ctx, z);
     }
     fed_ += n;
+    broken_ = false;
   }
 
   const AudioVaeConfig& config_;
   Tensor latents_;
   int64_t piece_, fed_ = 0, given_ = 0;   // latents; samples of the chunk that is out
-  bool normalised_;
+  bool normalised_, broken_ = false;      // broken: a feed was cut short
   std::vector<AudioDecoding> channels_;
 };
 
