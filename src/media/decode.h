@@ -29,6 +29,7 @@ struct MediaLimits {
   int64_t max_pixels = 200'000'000;              // of one picture, checked before it is decoded
   int64_t max_bytes = int64_t{4} << 30;          // of the decoded frames of one clip
   int threads = 0;                               // of the decoder; 0 = default_thread_count(), at most 4
+  double max_work = 300;                         // seconds of the clock; a crafted file may not keep a parser busy for ever
   // Applied to each frame as it comes, so that a long or large video is only held at the size it is wanted in.
   std::function<Picture(Picture)> fit = {};
 };

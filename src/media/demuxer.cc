@@ -48,6 +48,7 @@ void check_size(const std::string& name, int64_t width, int64_t height, const Me
 
 Demuxer::Demuxer(const MediaSource& source, const MediaLimits& limits) : source_(source), limits_(limits) {
   av::silence();
+  deadline_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits.max_work * 1000));
   auto* buffer = static_cast<uint8_t*>(av_malloc(kIoBytes));
   io_.reset(avio_alloc_context(buffer, kIoBytes, 0, this, &Demuxer::read, nullptr, &Demuxer::seek));
   AVFormatContext* context = avformat_alloc_context();

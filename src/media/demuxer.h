@@ -46,8 +46,7 @@ class Demuxer {
   MediaSource source_;
   const MediaLimits& limits_;
   int64_t at_ = 0;
-  // A crafted file can make a parser go round for very long; no honest one needs this.
-  std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  std::chrono::steady_clock::time_point deadline_;
   std::unique_ptr<AVIOContext, FreeIo> io_;               // outlives context_
   std::unique_ptr<AVFormatContext, CloseInput> context_;
 };

@@ -124,7 +124,8 @@ void Mp4Writer::Impl::open_file() {
   const std::string url = "file:" + part;
   out->url = av_strdup(url.c_str());   // the muxer opens it again to move the index to the front
   const int code = avio_open(&out->pb, url.c_str(), AVIO_FLAG_WRITE);
-  if (code == AVERROR(ENOSPC) || code == AVERROR(EDQUOT) || code == AVERROR(EMFILE) || code == AVERROR(ENOMEM)) file_error(code, "opening");
+  if (code == AVERROR(EMFILE) || code == AVERROR(ENFILE) || code == AVERROR(ENOMEM))
+    fail(ErrorKind::resource, "output {}: cannot be opened ({}); try again when less runs", path, av::words(code));
   if (code < 0) fail(ErrorKind::request, "output {}: cannot write there ({}); wanted a folder that may be written", path, av::words(code));
   open = true;
 }
@@ -270,9 +271,10 @@ void Mp4Writer::Impl::discard() noexcept {
 }
 
 void Mp4Writer::Impl::file_error(int code, const char* doing) {
-  if (code == AVERROR(ENOSPC) || code == AVERROR(EDQUOT))
-    fail(ErrorKind::resource, "output {}: the disk is full while {} after {} frames; free some space or choose another folder", path, doing, frames);
-  fail(ErrorKind::resource, "output {}: {} failed after {} frames ({}); try another folder", path, doing, frames, av::words(code));
+  if (code == AVERROR(ENOSPC) || code == AVERROR(EDQUOT) || code == AVERROR(EFBIG))
+    fail(ErrorKind::request, "output {}: the disk is full or the file too large ({}) while {} it after {} frames; free some space or choose another folder",
+         path, av::words(code), doing, frames);
+  fail(ErrorKind::request, "output {}: {} it failed after {} frames ({}); choose another folder", path, doing, frames, av::words(code));
 }
 
 Mp4Writer::Mp4Writer(const std::string& path, const Mp4Options& options) : impl_(std::make_unique<Impl>(path, options)) {}

@@ -23,18 +23,18 @@ struct Mp4Options {
 class Mp4Writer {
  public:
   // Writes to ".NAME.part" beside `path` until finish() renames it. Errors: request (odd or absurd sizes, unknown preset, a
-  // path that is no place for a file), resource (no room, no memory).
+  // path that is no place for a file, a full disk), resource (no memory, no encoder).
   Mp4Writer(const std::string& path, const Mp4Options& options);
   ~Mp4Writer();                   // without finish(): nothing is left of the file
   Mp4Writer(const Mp4Writer&) = delete;
   Mp4Writer& operator=(const Mp4Writer&) = delete;
 
-  // rgb: [n, height, width, 3] uint8. Errors: resource (disk full); the file is given up then.
+  // rgb: [n, height, width, 3] uint8. Errors: request (disk full); the file is given up then.
   void write_frames(const uint8_t* rgb, int64_t n);
   // planes: one pointer a channel to `samples` floats, full scale [-1, 1], clipped beyond. Sound may come before, after or
-  // between the frames. Errors: resource (disk full), internal (a NaN, or a writer without sound).
+  // between the frames. Errors: request (disk full), internal (a NaN, or a writer without sound).
   void write_audio(const float* const* planes, int64_t samples);
-  // Drains the encoders, puts the index in front, renames. Errors: resource; internal (no frame was written).
+  // Drains the encoders, puts the index in front, renames. Errors: request (disk full), internal (no frame).
   void finish();
 
   int64_t frames() const;         // written so far
