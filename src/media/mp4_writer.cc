@@ -1,6 +1,5 @@
 #include "media/mp4_writer.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
 extern "C" {
@@ -18,6 +16,7 @@ extern "C" {
 #include "base/error.h"
 #include "media/colour.h"
 #include "media/ffmpeg.h"
+#include "media/part_file.h"
 
 namespace zt {
 namespace {
@@ -79,30 +78,12 @@ void check_options(const Mp4Options& o) {
   if (o.crf < 0 || o.crf > 51) fail(ErrorKind::request, "crf: found {}, wanted 0 (lossless) to 51", o.crf);
 }
 
-// ".NAME.part" in the same folder, so that the rename at the end stays on one disk.
-std::string part_name(const std::string& path) {
-  std::filesystem::path p(path);
-  return (p.parent_path() / ("." + p.filename().string() + ".part")).string();
-}
-
-void check_place(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::path p(path);
-  if (!p.has_filename()) fail(ErrorKind::request, "output \"{}\": found no file name, wanted one such as clip.mp4", path);
-  const auto kind = std::filesystem::status(p, ignored).type();
-  if (kind != std::filesystem::file_type::not_found && kind != std::filesystem::file_type::none && kind != std::filesystem::file_type::regular)
-    fail(ErrorKind::request, "output {}: found a folder or a device, wanted the name of a file; choose another", path);
-  const auto folder = p.has_parent_path() ? p.parent_path() : std::filesystem::path(".");
-  if (!std::filesystem::is_directory(folder, ignored))
-    fail(ErrorKind::request, "output {}: found no folder {}, wanted one; make it first", path, folder.string());
-}
-
 }  // namespace
 
 Mp4Writer::Impl::Impl(const std::string& path, const Mp4Options& options) : options(options), path(path), part(part_name(path)) {
   av::silence();
   check_options(options);
-  check_place(path);
+  check_output(path);
   AVFormatContext* context = nullptr;
   av::check(avformat_alloc_output_context2(&context, nullptr, "mp4", nullptr), "MP4 muxer");
   out.reset(context);
