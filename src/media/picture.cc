@@ -4,6 +4,7 @@
 #include "media/decode.h"
 #include "media/demuxer.h"
 #include "media/image_header.h"
+#include "media/jpeg.h"
 #include "media/pixels.h"
 
 namespace zt {
@@ -14,7 +15,7 @@ constexpr int64_t kMaxImageFile = int64_t{256} << 20;   // bytes
 AVCodecID codec_of(ImageFormat format) {
   switch (format) {
     case ImageFormat::png: return AV_CODEC_ID_PNG;
-    case ImageFormat::jpeg: return AV_CODEC_ID_MJPEG;
+    case ImageFormat::jpeg: break;   // libjpeg's
     case ImageFormat::webp: return AV_CODEC_ID_WEBP;
     case ImageFormat::bmp: return AV_CODEC_ID_BMP;
     case ImageFormat::gif: return AV_CODEC_ID_GIF;
@@ -75,9 +76,11 @@ Picture load_picture(const MediaSource& source, const MediaLimits& limits) {
     const Demuxer media(source, limits);   // throws if it is nothing at all
     fail(ErrorKind::request, "{}: found {}, wanted a picture; give a PNG, JPEG, WebP, BMP or GIF", source.name(), what_it_is(media));
   }
+  if (header->format == ImageFormat::jpeg)
+    return orient(decode_jpeg(file, source.name(), header->width, header->height), header->orientation);
   const av::Frame frame = decode_image(source, file, *header, limits);
   check_size(source.name(), frame->width, frame->height, limits);
-  return orient(ToRgb().convert(*frame, source.name(), header->format == ImageFormat::jpeg), header->orientation);
+  return orient(ToRgb().convert(*frame, source.name(), false), header->orientation);
 }
 
 }  // namespace zt
