@@ -94,6 +94,20 @@ double read_frames(Demuxer& media, AVStream* stream, const MediaLimits& limits, 
   return first ? seconds(*first, stream->time_base) : 0;
 }
 
+// A container that ends long before its header says was cut short. Only asked where the end of the file was reached, and not
+// where other streams, such as subtitles, may last longer.
+void check_whole(const Demuxer& media, double have) {
+  const AVFormatContext& c = media.context();
+  for (unsigned i = 0; i < c.nb_streams; i++) {
+    const AVMediaType type = c.streams[i]->codecpar->codec_type;
+    if (type != AVMEDIA_TYPE_VIDEO && type != AVMEDIA_TYPE_AUDIO) return;
+  }
+  const double declared = c.duration > 0 ? seconds(c.duration, AV_TIME_BASE_Q) : 0;
+  if (have < 0.9 * declared - 0.1)
+    fail(ErrorKind::request, "{}: found {:.2f} seconds, wanted the {:.2f} that its header says; the file is cut short, copy it again", media.name(),
+         have, declared);
+}
+
 // Decoded audio frames to float planes of one layout.
 class ToFloat {
  public:
@@ -153,7 +167,8 @@ class ToFloat {
 
 struct TimedSound {
   Sound sound;
-  double start = 0;   // seconds of the container
+  double start = 0;     // seconds of the container
+  bool ended = true;    // the stream did, before the limit
 };
 
 // A last AAC or Opus frame is longer than the sound it ends: the container says by how much.
@@ -179,13 +194,7 @@ TimedSound read_sound(Demuxer& media, AVStream* stream, const MediaLimits& limit
   });
   if (out.sound.samples() == 0)
     fail(ErrorKind::request, "{}: found sound of no samples, wanted at least one; it is empty or cut short, make it again", media.name());
-  const double have = static_cast<double>(out.sound.samples()) / out.sound.sample_rate;
-  if (out.sound.samples() < most && stream->duration > 0) {
-    const double declared = seconds(stream->duration, stream->time_base);
-    if (declared - have > 0.5 && have < 0.9 * declared && media.context().nb_streams == 1)
-      fail(ErrorKind::request, "{}: found {:.2f} seconds of sound, wanted the {:.2f} that its header says; the file is cut short, copy it again",
-           media.name(), have, declared);
-  }
+  out.ended = out.sound.samples() < most;
   if (out.sound.samples() > most)
     for (auto& channel : out.sound.channels) channel.resize(static_cast<size_t>(most));
   return out;
@@ -249,12 +258,17 @@ Clip load_clip(const MediaSource& source, const MediaLimits& limits) {
   Clip clip;
   clip.fps = checked_rate(media, stream);
   const double start = read_frames(media, stream, limits, clip);
+  double end = static_cast<double>(clip.frames.size()) / clip.fps;
+  bool ended = end < limits.max_seconds - 1 / clip.fps;
   if (media.sound()) {
     Demuxer again(source, limits);   // its own pass, so that neither stream waits for the other in memory
     TimedSound sound = read_sound(again, again.sound(), limits);
     align(sound.sound, sound.start - start, limits.max_seconds);
+    end = std::max(end, static_cast<double>(sound.sound.samples()) / sound.sound.sample_rate);
+    ended = ended && sound.ended;
     if (sound.sound.samples() > 0) clip.sound = std::move(sound.sound);
   }
+  if (ended) check_whole(media, end);
   return clip;
 }
 
@@ -265,7 +279,9 @@ Sound load_sound(const MediaSource& source, const MediaLimits& limits) {
          image_format_name(header->format));
   Demuxer media(source, limits);
   if (!media.sound()) fail(ErrorKind::request, "{}: found a video without sound, wanted sound; give a file that has some", source.name());
-  return read_sound(media, media.sound(), limits).sound;
+  TimedSound read = read_sound(media, media.sound(), limits);
+  if (read.ended && !media.video()) check_whole(media, static_cast<double>(read.sound.samples()) / read.sound.sample_rate);
+  return std::move(read.sound);
 }
 
 std::string read_metadata(const MediaSource& source, const std::string& key) {

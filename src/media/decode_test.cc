@@ -291,6 +291,15 @@ TEST(Decode, TruncatedMp4IsRefused) {
   }
 }
 
+TEST(Decode, AFileCutShortSaysSo) {
+  const auto mkv = slurp(kFixtures + "silent.mkv");
+  const std::vector<uint8_t> half(mkv.begin(), mkv.begin() + static_cast<int64_t>(mkv.size() * 6 / 10));
+  expect_words(message([&] { load_clip({half, "half.mkv"}); }), {"half.mkv", "cut short"});
+  // A WAV is what it holds: programs that stream one cannot go back to correct its header.
+  const auto sound = wav(8000, 1, 16, std::vector<int32_t>(8000, 5), 16000);
+  EXPECT_EQ(load_sound({sound, "streamed.wav"}).samples(), 8000);
+}
+
 TEST(Decode, PlaylistsOpenNothing) {
   for (const char* text : {"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n/etc/passwd\n#EXT-X-ENDLIST\n", "ffconcat version 1.0\nfile /etc/passwd\n",
                            "<?xml version=\"1.0\"?><MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\"></MPD>", "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\n"}) {
