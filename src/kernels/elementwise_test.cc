@@ -64,13 +64,15 @@ TEST(Elementwise, Norms) {
     std::vector<int32_t> row_of;
     for (int64_t i = 0; i < rows; ++i) row_of.push_back(static_cast<int32_t>(i % 2));
     const double eps = 1e-5, u = kEps32 * static_cast<double>(cols + 16);
-    auto moments = [&](int64_t i) {
+    std::vector<std::array<double, 3>> all;
+    for (int64_t i = 0; i < rows; ++i) {
       double sum = 0, sq = 0, var = 0;
       for (int64_t j = 0; j < cols; ++j) sum += x.at(i, j), sq += double{x.at(i, j)} * x.at(i, j);
       const double n = static_cast<double>(cols), mean = sum / n;
       for (int64_t j = 0; j < cols; ++j) var += (x.at(i, j) - mean) * (x.at(i, j) - mean);
-      return std::array<double, 3>{mean, 1 / std::sqrt(var / n + eps), 1 / std::sqrt(sq / n + eps)};
-    };
+      all.push_back({mean, 1 / std::sqrt(var / n + eps), 1 / std::sqrt(sq / n + eps)});
+    }
+    auto moments = [&](int64_t i) { return all[static_cast<size_t>(i)]; };
     for (const float* weight : {static_cast<const float*>(nullptr), w.data()}) {
       auto weight_of = [&](int64_t j) { return weight ? weight[j] : 1.0; };
       check(rows, cols, [&](const Exec& e, Rows& y) { rms_norm(e, x.view(), weight, 1e-5f, y.mat()); }, [&](int64_t i, int64_t j, double) {

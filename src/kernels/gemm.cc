@@ -106,16 +106,17 @@ Grid make_grid(int64_t M, int64_t N, int64_t row_unit, int64_t col_unit, int64_t
   return g;
 }
 
-void finish_block(const Ops& ops, const GemmOutput& c, const float* acc, int64_t ldacc, int64_t m, int64_t rows, int64_t n, int64_t cols) {
+// The end of the block that starts at row m, column n.
+FinishBlock end_of(const GemmOutput& c, int64_t m, int64_t rows, int64_t n, int64_t cols) {
   FinishBlock f{};
-  f.acc = acc, f.ldacc = ldacc, f.m = rows, f.n = cols;
+  f.m = rows, f.n = cols;
   f.c = c.data + m * c.row_stride + n, f.ldc = c.row_stride;
   f.bias = c.bias ? c.bias + n : nullptr;
   f.activation = static_cast<int>(c.activation);
   f.add = c.add;
   f.gate = c.gate ? c.gate + n : nullptr, f.gate_stride = c.gate_stride;
   f.gate_row = c.gate_row ? c.gate_row + m : nullptr;
-  ops.finish(f);
+  return f;
 }
 
 void gemm_f32(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const GemmOutput& c) {
@@ -134,7 +135,9 @@ void gemm_f32(const Exec& exec, const GemmInput& a, const Runs& runs, const Pack
         b.k0 = k, b.k1 = std::min(K, k + ops.f32_kc), b.accumulate = k > 0;
         ops.gemm_f32(b);
       }
-      finish_block(ops, c, b.c, b.ldc, m, rows, n, std::min(cols, w.n - n));
+      FinishBlock f = end_of(c, m, rows, n, std::min(cols, w.n - n));
+      f.acc = b.c, f.ldacc = b.ldc;
+      ops.finish(f);
     }
   });
 }
@@ -159,39 +162,79 @@ Bf16Rows round_shared(const Exec& exec, const GemmInput& a, const Runs& runs, in
   return {copy, 16 * a.row_stride, a.row_stride, offset};
 }
 
-// Gathers A into tiles: [blocks of 16 rows][k_tiles][16][32].
-Bf16Rows gather_tiles(const Exec& exec, const GemmInput& a, const Runs& runs, int64_t K, int64_t k_tiles) {
-  const int64_t blocks = (a.rows + 15) / 16, block_stride = k_tiles * 16 * kTileK;
-  uint16_t* tiles = exec.scratch.take<uint16_t>(round_up(blocks, 2) * block_stride);
-  exec.threads.parallel_for(blocks, std::max<int64_t>(1, 32768 / (16 * K)), [&](int64_t i, int64_t end, int) {
-    for (; i < end; ++i) {
-      F32Block b{};
-      b.a = a.data + i * 16 * a.row_stride, b.row_stride = a.row_stride, b.offsets = runs.offsets, b.segment = runs.segment;
-      b.k = K, b.m = std::min<int64_t>(16, a.rows - i * 16);
-      exec.ops.to_bf16_tiles(b, tiles + i * block_stride);
-    }
-  });
-  int64_t* offset = exec.scratch.take<int64_t>(k_tiles);
+// Rows [m, m + rows) of A as tiles: [blocks of 16 rows][k_tiles][16][32].
+void gather_tiles(const Ops& ops, const GemmInput& a, const Runs& runs, int64_t K, int64_t m, int64_t rows, uint16_t* out) {
+  for (int64_t i = 0; i < rows; i += 16) {
+    F32Block b{};
+    b.a = a.data + (m + i) * a.row_stride, b.row_stride = a.row_stride, b.offsets = runs.offsets, b.segment = runs.segment;
+    b.k = K, b.m = std::min<int64_t>(16, rows - i);
+    ops.to_bf16_tiles(b, out + i * round_up(K, kTileK));
+  }
+}
+
+// Where gather_tiles puts the tiles.
+Bf16Rows gathered(Arena& scratch, uint16_t* tiles, int64_t k_tiles) {
+  int64_t* offset = scratch.take<int64_t>(k_tiles);
   for (int64_t t = 0; t < k_tiles; ++t) offset[t] = t * 16 * kTileK;
-  return {tiles, block_stride, kTileK, offset};
+  return {tiles, k_tiles * 16 * kTileK, kTileK, offset};
+}
+
+void bf16_block(const Ops& ops, const Bf16Rows& rows_of, int64_t m, int64_t rows, int64_t n, int64_t cols, const PackedWeight& w,
+                const FinishBlock& end) {
+  const int64_t k_tiles = round_up(w.k(), kTileK) / kTileK;
+  ops.gemm_bf16({rows_of.data + m / 16 * rows_of.block_stride, rows_of.block_stride, rows_of.tile_offset, rows_of.pitch, k_tiles,
+                 w.data.as<uint16_t>() + n * k_tiles * kTileK, rows, cols, end});
+}
+
+// Rows per task when each task takes all columns; 0 if that leaves threads idle. The rows of a task in bf16 stay in the second-level
+// cache while the weights stream by, so more rows mean less traffic.
+int64_t rows_per_task(int64_t M, int64_t K, int threads) {
+  constexpr int64_t kCacheBytes = 768 << 10, kLeast = 64;
+  const int64_t most = std::clamp<int64_t>(kCacheBytes / (2 * K) / 32 * 32, kLeast, 512);
+  int64_t tasks = threads == 1 ? (M + most - 1) / most : round_up(std::max<int64_t>((M + most - 1) / most, 3 * threads), threads);
+  if (M / tasks < kLeast) tasks = round_up(std::max<int64_t>(1, M / kLeast), threads);
+  if (threads > 1 && M / tasks < kLeast / 2) return 0;
+  return round_up((M + tasks - 1) / tasks, 32);
 }
 
 void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const GemmOutput& c) {
   const Ops& ops = exec.ops;
+  const int threads = exec.threads.count();
   const int64_t K = w.k(), k_tiles = round_up(K, kTileK) / kTileK, N = round_up(w.n, kTileN);
   const bool shared = runs.count > 1 && runs.segment % kTileK == 0 && a.row_stride > 0 && a.row_stride * 2 <= K;
-  const Bf16Rows rows_of = shared ? round_shared(exec, a, runs, k_tiles) : gather_tiles(exec, a, runs, K, k_tiles);
-  const Grid grid = make_grid(a.rows, N, 32, kPanelN, 512, 65536, exec.threads.count());
-  const int64_t room = grid.rows * grid.cols;
-  float* scratch = exec.scratch.take<float>(room * exec.threads.count());
-  exec.threads.parallel_for(grid.count(), 1, [&](int64_t i, int64_t end, int worker) {
+  const int64_t tall = rows_per_task(a.rows, K, threads);
+  if (tall > 0 && !shared) {
+    const int64_t room = round_up(tall, 32) * k_tiles * kTileK;
+    uint16_t* tiles = exec.scratch.take<uint16_t>(room * threads);
+    const Bf16Rows layout = gathered(exec.scratch, tiles, k_tiles);
+    exec.threads.parallel_for((a.rows + tall - 1) / tall, 1, [&](int64_t i, int64_t end, int worker) {
+      for (; i < end; ++i) {
+        const int64_t m = i * tall, rows = std::min(tall, a.rows - m);
+        Bf16Rows mine = layout;
+        mine.data = tiles + worker * room;
+        gather_tiles(ops, a, runs, K, m, rows, tiles + worker * room);
+        bf16_block(ops, mine, 0, rows, 0, N, w, end_of(c, m, rows, 0, w.n));
+      }
+    });
+    return;
+  }
+  Bf16Rows rows_of{};
+  if (shared) {
+    rows_of = round_shared(exec, a, runs, k_tiles);
+  } else {
+    const int64_t blocks = (a.rows + 15) / 16;
+    uint16_t* tiles = exec.scratch.take<uint16_t>(round_up(blocks, 2) * 16 * k_tiles * kTileK);
+    rows_of = gathered(exec.scratch, tiles, k_tiles);
+    exec.threads.parallel_for(blocks, std::max<int64_t>(1, 32768 / (16 * K)), [&](int64_t i, int64_t end, int) {
+      gather_tiles(ops, a, runs, K, i * 16, std::min(end * 16, a.rows) - i * 16, tiles + i * rows_of.block_stride);
+    });
+  }
+  const Grid grid = tall > 0 ? Grid{a.rows, N, tall, N} : make_grid(a.rows, N, 32, kPanelN, 512, 65536, threads);
+  exec.threads.parallel_for(grid.count(), 1, [&](int64_t i, int64_t end, int) {
     for (; i < end; ++i) {
       const int64_t m = i / grid.col_blocks() * grid.rows, n = i % grid.col_blocks() * grid.cols;
       const int64_t rows = std::min(grid.rows, a.rows - m), cols = std::min(grid.cols, N - n);
-      const Bf16Block b{rows_of.data + m / 16 * rows_of.block_stride, rows_of.block_stride, rows_of.tile_offset, rows_of.pitch, k_tiles,
-                        w.data.as<uint16_t>() + n * k_tiles * kTileK, rows, cols, scratch + worker * room, grid.cols};
-      ops.gemm_bf16(b);
-      finish_block(ops, c, b.c, b.ldc, m, rows, n, std::min(cols, w.n - n));
+      bf16_block(ops, rows_of, m, rows, n, cols, w, end_of(c, m, rows, n, std::min(cols, w.n - n)));
     }
   });
 }

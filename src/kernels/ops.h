@@ -23,20 +23,6 @@ struct F32Block {
   bool accumulate;
 };
 
-// c[m, n] = A * B in bf16 with float32 sums. Tile (i, t) of A, 16 rows of 32 values, starts at a + i * block_stride + tile_offset[t],
-// rows `pitch` values apart. B: panels of 32 columns (the last of 16 or 32), each [k_tiles][16-column tiles][16][16][2]: pairs along k.
-struct Bf16Block {
-  const uint16_t* a;
-  int64_t block_stride;          // values between blocks of 16 rows
-  const int64_t* tile_offset;    // [k_tiles]
-  int64_t pitch;
-  int64_t k_tiles;
-  const uint16_t* b;
-  int64_t m, n;                  // m: rows, rounded up to 16 when written; n: a multiple of 16
-  float* c;                      // [round_up(m, 16), ldc]
-  int64_t ldc;
-};
-
 // The end of a product: GemmOutput over an accumulated block.
 struct FinishBlock {
   const float* acc;
@@ -50,6 +36,19 @@ struct FinishBlock {
   const float* gate;             // rows of [n], gate_stride apart, or null
   int64_t gate_stride;
   const int32_t* gate_row;       // [m] or null
+};
+
+// A * B in bf16 with float32 sums, then `end`. Tile (i, t) of A, 16 rows of 32 values, starts at a + i * block_stride + tile_offset[t],
+// rows `pitch` values apart. B: panels of 32 columns (the last of 16 or 32), each [k_tiles][16-column tiles][16][16][2]: pairs along k.
+struct Bf16Block {
+  const uint16_t* a;
+  int64_t block_stride;          // values between blocks of 16 rows
+  const int64_t* tile_offset;    // [k_tiles]
+  int64_t pitch;
+  int64_t k_tiles;
+  const uint16_t* b;
+  int64_t m, n;                  // rows, of which whole tiles are readable; columns, a multiple of 16
+  FinishBlock end;               // of the block's first row and column; acc is not used
 };
 
 // One block of keys of a streaming softmax. Row i has seen none or some blocks before: top[i] is its largest scaled score so far

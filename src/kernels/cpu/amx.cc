@@ -9,6 +9,10 @@ namespace {
 
 #include "kernels/cpu/vec_avx512.inl"
 
+#include "kernels/cpu/math.inl"
+
+#include "kernels/cpu/finish.inl"
+
 #include "kernels/cpu/amx_product.inl"
 
 #include "kernels/cpu/amx_attention.inl"

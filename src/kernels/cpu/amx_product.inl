@@ -62,16 +62,31 @@ void to_bf16_tiles(const F32Block& p, uint16_t* out) noexcept {
   }
 }
 
-// R x V tiles of C, at most 2 x 2: the four sums, two tiles of A and two of B fill the eight registers.
+// Ends the 32 x 32 sums at (i, j) of a block.
+inline void finish_tile(const Bf16Block& p, int64_t i, int64_t j, const float* acc) {
+  FinishBlock f = p.end;
+  f.acc = acc, f.ldacc = 32;
+  f.m = p.m - i < 32 ? p.m - i : 32;
+  f.n = p.end.n - j < 32 ? p.end.n - j : 32;
+  f.c += i * f.ldc + j;
+  if (f.bias) f.bias += j;
+  if (f.gate) f.gate += j;
+  if (f.gate_row) f.gate_row += i;
+  finish(f);
+}
+
+// R x V tiles of C, at most 2 x 2: the four sums, two tiles of A and two of B fill the eight registers. `ahead` is what comes next
+// in B, brought nearer by `step` bytes for each tile along k.
 template <int R, int V>
-inline void bf16_tiles(const Bf16Block& p, const uint16_t* a, const uint16_t* b, float* c) {
-  const int64_t pitch = p.pitch * 2, ldc = p.ldc * 4;
+inline void bf16_tiles(const Bf16Block& p, const uint16_t* a, const uint16_t* b, float* acc, const char* ahead, int64_t step) {
+  const int64_t pitch = p.pitch * 2, k_tiles = p.k_tiles, block_stride = p.block_stride;
+  const int64_t* tile_offset = p.tile_offset;
   _tile_zero(0);
   if constexpr (V > 1) _tile_zero(1);
   if constexpr (R > 1) _tile_zero(2);
   if constexpr (R > 1 && V > 1) _tile_zero(3);
-  for (int64_t t = 0; t < p.k_tiles; ++t, b += V * kTile) {
-    const uint16_t* x = a + p.tile_offset[t];
+  for (int64_t t = 0; t < k_tiles; ++t, b += V * kTile) {
+    const uint16_t* x = a + tile_offset[t];
     _tile_loadd(6, b, 64);
     _tile_loadd(4, x, pitch);
     _tile_dpbf16ps(0, 4, 6);
@@ -80,30 +95,37 @@ inline void bf16_tiles(const Bf16Block& p, const uint16_t* a, const uint16_t* b,
       _tile_dpbf16ps(1, 4, 7);
     }
     if constexpr (R > 1) {
-      _tile_loadd(5, x + p.block_stride, pitch);
+      _tile_loadd(5, x + block_stride, pitch);
       _tile_dpbf16ps(2, 5, 6);
       if constexpr (V > 1) _tile_dpbf16ps(3, 5, 7);
     }
+    for (const char* end = ahead + step; ahead < end; ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
   }
-  _tile_stored(0, c, ldc);
-  if constexpr (V > 1) _tile_stored(1, c + 16, ldc);
-  if constexpr (R > 1) _tile_stored(2, c + 16 * p.ldc, ldc);
-  if constexpr (R > 1 && V > 1) _tile_stored(3, c + 16 * p.ldc + 16, ldc);
+  _tile_stored(0, acc, 128);
+  if constexpr (V > 1) _tile_stored(1, acc + 16, 128);
+  if constexpr (R > 1) _tile_stored(2, acc + 16 * 32, 128);
+  if constexpr (R > 1 && V > 1) _tile_stored(3, acc + 16 * 32 + 16, 128);
 }
 
 void gemm_bf16(const Bf16Block& p) noexcept {
   memory_fence();
   configure_tiles();
+  // Stores of tiles straight into rows of C lose: they miss the cache in pieces of 64 bytes that nothing prefetches.
+  alignas(64) float acc[32 * 32];
+  // While the rows of A pass over one panel of B, the next panel comes into the second-level cache, a share with each row block.
+  const int64_t row_blocks = (p.m + 31) / 32, step = ((2 * kTile * 2 + row_blocks - 1) / row_blocks + 63) / 64 * 64;
   for (int64_t j = 0; j < p.n; j += 32) {
     const uint16_t* b = p.b + j * p.k_tiles * 32;
-    for (int64_t i = 0; i < p.m; i += 32) {
+    const char* next = reinterpret_cast<const char*>(b + p.k_tiles * 2 * kTile);
+    const int64_t ahead = j + 64 <= p.n ? step : 0;
+    for (int64_t i = 0; i < p.m; i += 32, next += ahead * p.k_tiles) {
       const uint16_t* a = p.a + i / 16 * p.block_stride;
-      float* c = p.c + i * p.ldc + j;
       const bool tall = p.m - i > 16, wide = p.n - j > 16;
-      if (tall && wide) bf16_tiles<2, 2>(p, a, b, c);
-      else if (tall) bf16_tiles<2, 1>(p, a, b, c);
-      else if (wide) bf16_tiles<1, 2>(p, a, b, c);
-      else bf16_tiles<1, 1>(p, a, b, c);
+      if (tall && wide) bf16_tiles<2, 2>(p, a, b, acc, next, ahead);
+      else if (tall) bf16_tiles<2, 1>(p, a, b, acc, next, 0);
+      else if (wide) bf16_tiles<1, 2>(p, a, b, acc, next, ahead);
+      else bf16_tiles<1, 1>(p, a, b, acc, next, 0);
+      finish_tile(p, i, j, acc);
     }
   }
   _tile_release();

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kRows = 6, kVectors = 2, kDepth = 256;
 
+#include "kernels/cpu/finish.inl"
 #include "kernels/cpu/product.inl"
 #include "kernels/cpu/rows.inl"
 #include "kernels/cpu/transpose.inl"

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kRows = 8, kVectors = 3, kDepth = 512;
 
+#include "kernels/cpu/finish.inl"
 #include "kernels/cpu/product.inl"
 #include "kernels/cpu/rows.inl"
 #include "kernels/cpu/transpose.inl"

@@ -1,4 +1,4 @@
-// Register-tiled float32 product, its end, and the key transpose. Needs kRows (rows of the register tile) and kVectors (its
+// Register-tiled float32 product and the softmax of a block of its results. Needs kRows (rows of the register tile) and kVectors (its
 // columns in vectors), chosen so that all sums stay in registers.
 
 // Rows r, r + 1, r + 2 share a pointer, since x86 addresses reach base, base + stride and base + 2 stride.
@@ -65,33 +65,6 @@ void gemm_f32(const F32Block& p) noexcept {
       const int64_t width = p.n - j < cols ? p.n - j : cols;
       f32_panel(p, width, rows, p.a + i * p.row_stride, p.b + j * p.k + p.k0 * width, p.c + i * p.ldc + j);
     }
-  }
-}
-
-template <int kActivation>
-void finish_rows(const FinishBlock& p) {
-  for (int64_t i = 0; i < p.m; ++i) {
-    const float* x = p.acc + i * p.ldacc;
-    float* c = p.c + i * p.ldc;
-    const float* gate = p.gate ? p.gate + (p.gate_row ? p.gate_row[i] : 0) * p.gate_stride : nullptr;
-    for (int64_t j = 0; j < p.n; j += kLanes) {
-      const int64_t n = p.n - j;
-      vf v = vload(x + j);
-      if (p.bias) v = vadd(v, vload_n(p.bias + j, n));
-      v = vactivate(v, kActivation);
-      if (gate) v = vfma(vload_n(gate + j, n), v, vload_n(c + j, n));
-      else if (p.add) v = vadd(v, vload_n(c + j, n));
-      vstore_n(c + j, n, v);
-    }
-  }
-}
-
-void finish(const FinishBlock& p) noexcept {
-  switch (p.activation) {
-    case 1: return finish_rows<1>(p);
-    case 2: return finish_rows<2>(p);
-    case 3: return finish_rows<3>(p);
-    default: return finish_rows<0>(p);
   }
 }
 
