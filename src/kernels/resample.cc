@@ -14,9 +14,9 @@ namespace {
 // One axis of a separable resize: output x reads inputs first[x] ... first[x] + count[x] - 1 with fixed-point weights.
 struct Axis {
   std::vector<int> first, count;
-  std::vector<int32_t> weights;   // [out, taps], zero beyond count
+  std::vector<int32_t> weights;  // [out, taps], zero beyond count
   int taps = 0;
-  int precision = 0;              // fractional bits of the weights
+  int precision = 0;  // fractional bits of the weights
   const int32_t* row(int x) const { return weights.data() + static_cast<size_t>(x) * static_cast<size_t>(taps); }
 };
 
@@ -119,8 +119,8 @@ std::vector<uint8_t> vertical(const std::vector<uint8_t>& in, int width, const A
 template <class Filter>
 Picture resize(const Picture& in, int width, int height, double support, Filter filter, bool pillow) {
   if (in.width < 1 || in.height < 1 || width < 1 || height < 1)
-    fail(ErrorKind::internal, "resize: found {}x{} to {}x{}, wanted at least 1x1 on both sides; check the sizes before", in.width, in.height,
-         width, height);
+    fail(ErrorKind::internal, "resize: found {}x{} to {}x{}, wanted at least 1x1 on both sides; check the sizes before", in.width,
+         in.height, width, height);
   Picture out = in;
   const auto across = [&] {
     if (width == out.width) return;
@@ -149,8 +149,8 @@ Picture resize_bicubic(const Picture& in, int width, int height) { return resize
 
 Picture crop(const Picture& in, int left, int top, int width, int height) {
   if (left < 0 || top < 0 || width < 1 || height < 1 || left > in.width - width || top > in.height - height)
-    fail(ErrorKind::internal, "crop: found {}x{} at ({}, {}) of a {}x{} picture; wanted a box inside it", width, height, left, top, in.width,
-         in.height);
+    fail(ErrorKind::internal, "crop: found {}x{} at ({}, {}) of a {}x{} picture; wanted a box inside it", width, height, left, top,
+         in.width, in.height);
   Picture out;
   out.width = width, out.height = height;
   const size_t row = static_cast<size_t>(width) * 3;
@@ -205,7 +205,7 @@ std::vector<float> filter(const std::vector<float>& in, const FilterBank& bank, 
     const int64_t start = o / bank.phases * bank.hop + bank.first[static_cast<size_t>(p)];
     const int64_t begin = std::max<int64_t>(0, -start), end = std::min(bank.taps, n - start);
     const float* w = bank.weights.data() + p * bank.taps;
-    double sum = 0;   // the order of the reference's float32 sum is its library's affair; double is within its rounding
+    double sum = 0;  // the order of the reference's float32 sum is its library's affair; double is within its rounding
     for (int64_t i = begin; i < end; i++) sum += static_cast<double>(w[i]) * in[static_cast<size_t>(start + i)];
     out[static_cast<size_t>(o)] = static_cast<float>(sum);
   }

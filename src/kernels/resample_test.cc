@@ -102,10 +102,8 @@ TEST(Resample, EqualsPillowTorchvisionAndTorchaudio) {
     ASSERT_GE(kind, 0);
     ASSERT_LE(kind, 2);
     seen[kind]++;
-    if (kind == 2)
-      check_sound(f);
-    else
-      check_picture(f, kind == 0);
+    if (kind == 2) check_sound(f);
+    else check_picture(f, kind == 0);
   }
   EXPECT_EQ(seen[0], 20);
   EXPECT_EQ(seen[1], 20);

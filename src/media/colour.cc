@@ -33,7 +33,7 @@ void rgb_to_yuv420_bt709(const uint8_t* rgb, int width, int height, const Planes
     const uint8_t* top = rgb + 2 * y * stride;
     const uint8_t* bottom = top + stride;
     for (int x = 0; x < width / 2; x++) {
-      const int here = 6 * x, left = std::max(here - 3, 0), right = here + 3;   // bytes; the left edge repeats
+      const int here = 6 * x, left = std::max(here - 3, 0), right = here + 3;  // bytes; the left edge repeats
       int c[3];
       for (int i = 0; i < 3; i++)
         c[i] = top[left + i] + 2 * top[here + i] + top[right + i] + bottom[left + i] + 2 * bottom[here + i] + bottom[right + i];

@@ -4,11 +4,11 @@
 
 namespace zt {
 
-struct Planes420 {             // 8-bit planes; the chroma planes have half the width and height
+struct Planes420 {  // 8-bit planes; the chroma planes have half the width and height
   uint8_t* y = nullptr;
   uint8_t* u = nullptr;
   uint8_t* v = nullptr;
-  int64_t y_stride = 0, u_stride = 0, v_stride = 0;   // bytes
+  int64_t y_stride = 0, u_stride = 0, v_stride = 0;  // bytes
 };
 
 // rgb: [height, width, 3], both even. BT.709 matrix, limited range (luma 16..235, chroma 16..240), rounded to nearest. Chroma

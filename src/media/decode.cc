@@ -18,14 +18,15 @@ constexpr int kMaxSampleRate = 768000, kMaxChannels = 64;
 double checked_rate(const Demuxer& media, AVStream* stream) {
   const double fps = frame_rate(media.context(), stream);
   if (!(fps >= kMinFps && fps <= kMaxFps))
-    fail(ErrorKind::request, "{}: found {} frames a second, wanted {} to {}; convert it to a constant rate such as 24", media.name(), fps, kMinFps,
-         kMaxFps);
+    fail(ErrorKind::request, "{}: found {} frames a second, wanted {} to {}; convert it to a constant rate such as 24", media.name(), fps,
+         kMinFps, kMaxFps);
   return fps;
 }
 
 void check_sound(const std::string& name, int sample_rate, int channels) {
   if (sample_rate < 1 || sample_rate > kMaxSampleRate || channels < 1 || channels > kMaxChannels)
-    fail(ErrorKind::request, "{}: found sound of {} Hz and {} channels, wanted 1 to {} Hz and 1 to {} channels; convert it to 32000 Hz stereo", name,
+    fail(ErrorKind::request,
+         "{}: found sound of {} Hz and {} channels, wanted 1 to {} Hz and 1 to {} channels; convert it to 32000 Hz stereo", name,
          sample_rate, channels, kMaxSampleRate, kMaxChannels);
 }
 
@@ -36,7 +37,11 @@ double seconds(int64_t ticks, AVRational unit) { return static_cast<double>(tick
 class Grid {
  public:
   Grid(Clip& clip, const MediaLimits& limits, const std::string& name, int orientation)
-      : clip_(clip), limits_(limits), name_(name), orientation_(orientation), max_frames_(std::ceil(limits.max_seconds * clip.fps - 1e-6)) {}
+      : clip_(clip),
+        limits_(limits),
+        name_(name),
+        orientation_(orientation),
+        max_frames_(std::ceil(limits.max_seconds * clip.fps - 1e-6)) {}
 
   bool full() const { return static_cast<double>(clip_.frames.size()) >= max_frames_; }
 
@@ -44,14 +49,14 @@ class Grid {
   bool add(const AVFrame& frame, std::optional<double> time) {
     constexpr double kJitter = 0.75;
     const double late = time ? *time * clip_.fps - static_cast<double>(clip_.frames.size()) : 0;
-    if (late <= -kJitter && !clip_.frames.empty()) return true;   // two frames for one slot: the first stays
+    if (late <= -kJitter && !clip_.frames.empty()) return true;  // two frames for one slot: the first stays
     for (double gap = late; gap >= kJitter && !clip_.frames.empty() && !full(); gap -= 1) push(Picture(clip_.frames.back()));
     if (full()) return false;
     Picture picture = orient(to_rgb_.convert(frame, name_, false), orientation_);
     if (limits_.fit) picture = limits_.fit(std::move(picture));
     if (!clip_.frames.empty() && (picture.width != clip_.frames[0].width || picture.height != clip_.frames[0].height))
-      fail(ErrorKind::request, "{}: frame {} is {}x{}, the ones before {}x{}; wanted one size, convert it first", name_, clip_.frames.size(),
-           picture.width, picture.height, clip_.frames[0].width, clip_.frames[0].height);
+      fail(ErrorKind::request, "{}: frame {} is {}x{}, the ones before {}x{}; wanted one size, convert it first", name_,
+           clip_.frames.size(), picture.width, picture.height, clip_.frames[0].width, clip_.frames[0].height);
     push(std::move(picture));
     return !full();
   }
@@ -60,7 +65,8 @@ class Grid {
   void push(Picture picture) {
     bytes_ += static_cast<int64_t>(picture.rgb.size());
     if (bytes_ > limits_.max_bytes)
-      fail(ErrorKind::request, "{}: found more than {} bytes of {}x{} frames, wanted at most that for {} seconds; make it smaller or shorter", name_,
+      fail(ErrorKind::request,
+           "{}: found more than {} bytes of {}x{} frames, wanted at most that for {} seconds; make it smaller or shorter", name_,
            limits_.max_bytes, picture.width, picture.height, limits_.max_seconds);
     clip_.frames.push_back(std::move(picture));
   }
@@ -104,8 +110,8 @@ void check_whole(const Demuxer& media, double have) {
   }
   const double declared = c.duration > 0 ? seconds(c.duration, AV_TIME_BASE_Q) : 0;
   if (have < 0.9 * declared - 0.1)
-    fail(ErrorKind::request, "{}: found {:.2f} seconds, wanted the {:.2f} that its header says; the file is cut short, copy it again", media.name(),
-         have, declared);
+    fail(ErrorKind::request, "{}: found {:.2f} seconds, wanted the {:.2f} that its header says; the file is cut short, copy it again",
+         media.name(), have, declared);
 }
 
 // Decoded audio frames to float planes of one layout.
@@ -126,7 +132,8 @@ class ToFloat {
       sound_.channels[c].resize(before + static_cast<size_t>(frame.nb_samples));
       planes[c] = reinterpret_cast<uint8_t*>(sound_.channels[c].data() + before);
     }
-    const int made = swr_convert(resampler_.get(), planes, frame.nb_samples, const_cast<const uint8_t**>(frame.extended_data), frame.nb_samples);
+    const int made =
+        swr_convert(resampler_.get(), planes, frame.nb_samples, const_cast<const uint8_t**>(frame.extended_data), frame.nb_samples);
     if (made != frame.nb_samples) fail(ErrorKind::internal, "{}: the sample converter failed", name_);
   }
 
@@ -138,10 +145,8 @@ class ToFloat {
 
   void open(const AVFrame& frame) {
     AVChannelLayout from = {}, to = {};
-    if (frame.ch_layout.order == AV_CHANNEL_ORDER_UNSPEC)
-      av_channel_layout_default(&from, frame.ch_layout.nb_channels);
-    else
-      av_channel_layout_copy(&from, &frame.ch_layout);
+    if (frame.ch_layout.order == AV_CHANNEL_ORDER_UNSPEC) av_channel_layout_default(&from, frame.ch_layout.nb_channels);
+    else av_channel_layout_copy(&from, &frame.ch_layout);
     // One or two channels pass as they are, whatever their container calls them.
     if (from.nb_channels <= 2) av_channel_layout_uninit(&from), av_channel_layout_default(&from, frame.ch_layout.nb_channels);
     av_channel_layout_default(&to, static_cast<int>(sound_.channels.size()));
@@ -152,8 +157,8 @@ class ToFloat {
     resampler_.reset(made);
     if (code >= 0) code = swr_init(resampler_.get());
     if (code < 0)
-      fail(ErrorKind::request, "{}: found {} channels that cannot be mixed to stereo ({}); convert it to stereo", name_, frame.ch_layout.nb_channels,
-           av::words(code));
+      fail(ErrorKind::request, "{}: found {} channels that cannot be mixed to stereo ({}); convert it to stereo", name_,
+           frame.ch_layout.nb_channels, av::words(code));
     format_ = frame.format;
     av_channel_layout_copy(&layout_.value, &frame.ch_layout);
   }
@@ -167,15 +172,16 @@ class ToFloat {
 
 struct TimedSound {
   Sound sound;
-  double start = 0;     // seconds of the container
-  bool ended = true;    // the stream did, before the limit
+  double start = 0;   // seconds of the container
+  bool ended = true;  // the stream did, before the limit
 };
 
 // A last AAC or Opus frame is longer than the sound it ends: the container says by how much.
 void cut_to_duration(AVFrame& frame, AVRational unit) {
   if (frame.pkt_duration <= 0 || frame.sample_rate < 1) return;
   const int64_t samples = av_rescale_q(frame.pkt_duration, unit, {1, frame.sample_rate});
-  if (av_cmp_q(unit, {1, frame.sample_rate}) == 0 && samples > 0 && samples < frame.nb_samples) frame.nb_samples = static_cast<int>(samples);
+  if (av_cmp_q(unit, {1, frame.sample_rate}) == 0 && samples > 0 && samples < frame.nb_samples)
+    frame.nb_samples = static_cast<int>(samples);
 }
 
 TimedSound read_sound(Demuxer& media, AVStream* stream, const MediaLimits& limits) {
@@ -203,13 +209,11 @@ TimedSound read_sound(Demuxer& media, AVStream* stream, const MediaLimits& limit
 // Moves a soundtrack to the instant of the first frame: silence before a late one, the head of an early one cut.
 void align(Sound& sound, double late_seconds, double max_seconds) {
   if (std::fabs(late_seconds) < 1e-3) return;
-  const double bounded = std::clamp(late_seconds, -1e6, max_seconds);   // a lying clock must not ask for hours of silence
+  const double bounded = std::clamp(late_seconds, -1e6, max_seconds);  // a lying clock must not ask for hours of silence
   const int64_t n = std::llround(bounded * sound.sample_rate), most = std::llround(max_seconds * sound.sample_rate);
   for (auto& channel : sound.channels) {
-    if (n > 0)
-      channel.insert(channel.begin(), static_cast<size_t>(n), 0.f);
-    else
-      channel.erase(channel.begin(), channel.begin() + std::min(-n, static_cast<int64_t>(channel.size())));
+    if (n > 0) channel.insert(channel.begin(), static_cast<size_t>(n), 0.f);
+    else channel.erase(channel.begin(), channel.begin() + std::min(-n, static_cast<int64_t>(channel.size())));
     channel.resize(std::min(channel.size(), static_cast<size_t>(most)));
   }
 }
@@ -251,7 +255,8 @@ Clip load_clip(const MediaSource& source, const MediaLimits& limits) {
   std::vector<uint8_t> file;
   const auto header = open_image(source, limits, file);
   if (header && header->format != ImageFormat::gif)
-    fail(ErrorKind::request, "{}: found a {} picture, wanted a video; give an MP4 or MKV", source.name(), image_format_name(header->format));
+    fail(ErrorKind::request, "{}: found a {} picture, wanted a video; give an MP4 or MKV", source.name(),
+         image_format_name(header->format));
   Demuxer media(source, limits);
   AVStream* stream = media.video();
   if (!stream) fail(ErrorKind::request, "{}: found sound without video, wanted a video; give an MP4 or MKV", source.name());
@@ -261,7 +266,7 @@ Clip load_clip(const MediaSource& source, const MediaLimits& limits) {
   double end = static_cast<double>(clip.frames.size()) / clip.fps;
   bool ended = end < limits.max_seconds - 1 / clip.fps;
   if (media.sound()) {
-    Demuxer again(source, limits);   // its own pass, so that neither stream waits for the other in memory
+    Demuxer again(source, limits);  // its own pass, so that neither stream waits for the other in memory
     TimedSound sound = read_sound(again, again.sound(), limits);
     align(sound.sound, sound.start - start, limits.max_seconds);
     end = std::max(end, static_cast<double>(sound.sound.samples()) / sound.sound.sample_rate);

@@ -14,22 +14,22 @@ enum class MediaKind { image, video, sound };
 
 struct MediaInfo {
   MediaKind kind = MediaKind::image;
-  int width = 0, height = 0;      // pixels, upright (after EXIF orientation or rotation)
-  double fps = 0;                 // video: frames a second
-  int64_t frames = 0;             // video: as the container says or as duration and rate give; 1 for an image
-  double seconds = 0;             // 0 where the file does not say
+  int width = 0, height = 0;  // pixels, upright (after EXIF orientation or rotation)
+  double fps = 0;             // video: frames a second
+  int64_t frames = 0;         // video: as the container says or as duration and rate give; 1 for an image
+  double seconds = 0;         // 0 where the file does not say
   bool has_sound = false;
   int sample_rate = 0, channels = 0;
-  std::string format;             // container and codecs, for messages and logs
+  std::string format;  // container and codecs, for messages and logs
 };
 
 struct MediaLimits {
-  double max_seconds = 16;                       // decoding stops there; what lies beyond is never held
-  int64_t max_side = 16384;                      // pixels
-  int64_t max_pixels = 200'000'000;              // of one picture, checked before it is decoded
-  int64_t max_bytes = int64_t{4} << 30;          // of the decoded frames of one clip
-  int threads = 0;                               // of the decoder; 0 = default_thread_count(), at most 4
-  double max_work = 300;                         // seconds of the clock; a crafted file may not keep a parser busy for ever
+  double max_seconds = 16;               // decoding stops there; what lies beyond is never held
+  int64_t max_side = 16384;              // pixels
+  int64_t max_pixels = 200'000'000;      // of one picture, checked before it is decoded
+  int64_t max_bytes = int64_t{4} << 30;  // of the decoded frames of one clip
+  int threads = 0;                       // of the decoder; 0 = default_thread_count(), at most 4
+  double max_work = 300;                 // seconds of the clock; a crafted file may not keep a parser busy for ever
   // Applied to each frame as it comes, so that a long or large video is only held at the size it is wanted in.
   std::function<Picture(Picture)> fit = {};
 };
@@ -38,7 +38,7 @@ struct MediaLimits {
 MediaInfo probe(const MediaSource& source, const MediaLimits& limits = {});
 
 // PNG, JPEG, WebP, BMP, the first picture of a GIF or an animated PNG. EXIF orientation is applied, transparency dropped
-// without blending (PIL's convert("RGB")), 16-bit samples keep their high byte.
+// without blending (PIL's convert("RGB")), 16-bit samples keep their high byte (PIL clips 16-bit grey to white instead).
 Picture load_picture(const MediaSource& source, const MediaLimits& limits = {});
 
 // A video at its own constant rate, turned as its display matrix says, with its soundtrack if it has one. RGB codecs come out

@@ -88,16 +88,17 @@ std::vector<uint8_t> wav(int rate, int channels, int bits, const std::vector<int
 }
 
 TEST(Decode, PicturesAreWhatPilSees) {
-  for (const char* name : {"rgb.png", "rgba.png", "gray.png", "gray_alpha.png", "palette.png", "palette_alpha.png", "bits1.png", "one.png",
-                           "rgb16.png", "gray16.png", "exif6.png", "rgb.bmp", "palette.bmp", "palette.gif", "lossless.webp", "exif8.webp",
-                           "subsampled.jpg", "progressive.jpg", "gray.jpg", "cmyk.jpg"})
+  for (const char* name :
+       {"rgb.png",       "rgba.png",   "gray.png",       "gray_alpha.png",  "palette.png", "palette_alpha.png", "bits1.png",
+        "one.png",       "rgb16.png",  "gray16.png",     "exif6.png",       "rgb.bmp",     "palette.bmp",       "palette.gif",
+        "lossless.webp", "exif8.webp", "subsampled.jpg", "progressive.jpg", "gray.jpg",    "cmyk.jpg"})
     EXPECT_EQ(largest_difference(load_picture(kFixtures + name), pil_view(name)), 0) << name;
 }
 
 TEST(Decode, LossyWebPIsCloseToPil) {
   const int worst = largest_difference(load_picture(kFixtures + "lossy.webp"), pil_view("lossy.webp"));
   EXPECT_GE(worst, 0);
-  EXPECT_LE(worst, 6);   // levels; the decoders differ in how they widen chroma
+  EXPECT_LE(worst, 6);  // levels; the decoders differ in how they widen chroma
 }
 
 TEST(Decode, EveryExifOrientation) {
@@ -114,11 +115,11 @@ TEST(Decode, EveryExifOrientation) {
 TEST(Decode, HugePicturesAreRefusedBeforeTheyAreDecoded) {
   // A header alone: decoding would fail in another way, or take gigabytes.
   auto png = slurp(kFixtures + "rgb.png");
-  const uint8_t side[] = {0x00, 0x00, 0x4E, 0x20};   // 20000
+  const uint8_t side[] = {0x00, 0x00, 0x4E, 0x20};  // 20000
   std::copy(side, side + 4, png.begin() + 16), std::copy(side, side + 4, png.begin() + 20);
   expect_words(message([&] { load_picture({png, "huge.png"}); }), {"huge.png", "20000x20000", "16384", "smaller"});
   expect_words(message([&] { probe({png, "huge.png"}); }), {"20000x20000"});
-  const uint8_t wide[] = {0x00, 0x00, 0x40, 0x00};   // 16384 x 16384 is above the sum
+  const uint8_t wide[] = {0x00, 0x00, 0x40, 0x00};  // 16384 x 16384 is above the sum
   std::copy(wide, wide + 4, png.begin() + 16), std::copy(wide, wide + 4, png.begin() + 20);
   expect_words(message([&] { load_picture({png, "wide.png"}); }), {"16384x16384", "200000000"});
   std::fill(png.begin() + 16, png.begin() + 20, 0);
@@ -134,7 +135,7 @@ TEST(Decode, DamagedPicturesAreRefused) {
     }
   }
   auto png = slurp(kFixtures + "rgb.png");
-  png[png.size() - 20] ^= 0x55;   // inside the compressed data
+  png[png.size() - 20] ^= 0x55;  // inside the compressed data
   expect_words(message([&] { load_picture({png, "broken.png"}); }), {"broken.png", "damaged"});
 }
 
@@ -219,7 +220,8 @@ TEST(Decode, RotationIsApplied) {
 }
 
 TEST(Decode, DisplayMatrixIsOneOfEightOrientations) {
-  const int matrices[8][4] = {{1, 0, 0, 1}, {-1, 0, 0, 1}, {-1, 0, 0, -1}, {1, 0, 0, -1}, {0, 1, 1, 0}, {0, 1, -1, 0}, {0, -1, -1, 0}, {0, -1, 1, 0}};
+  const int matrices[8][4] = {{1, 0, 0, 1}, {-1, 0, 0, 1}, {-1, 0, 0, -1}, {1, 0, 0, -1},
+                              {0, 1, 1, 0}, {0, 1, -1, 0}, {0, -1, -1, 0}, {0, -1, 1, 0}};
   for (int i = 0; i < 8; i++) {
     const auto& m = matrices[i];
     const int32_t matrix[9] = {m[0] * 65536, m[1] * 65536, 0, m[2] * 65536, m[3] * 65536, 0, 0, 0, 1 << 30};
@@ -285,7 +287,7 @@ TEST(Decode, SoundWithoutEnoughIsRefused) {
 
 TEST(Decode, TruncatedMp4IsRefused) {
   const auto whole = slurp(kFixtures + "rotated.mp4");
-  for (size_t part : {whole.size() / 3, whole.size() * 2 / 3}) {   // its index stands at the end: gone
+  for (size_t part : {whole.size() / 3, whole.size() * 2 / 3}) {  // its index stands at the end: gone
     const std::vector<uint8_t> cut(whole.begin(), whole.begin() + static_cast<int64_t>(part));
     expect_words(message([&] { load_clip({cut, "cut.mp4"}); }), {"cut.mp4", "wanted"});
   }
@@ -301,8 +303,9 @@ TEST(Decode, AFileCutShortSaysSo) {
 }
 
 TEST(Decode, PlaylistsOpenNothing) {
-  for (const char* text : {"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n/etc/passwd\n#EXT-X-ENDLIST\n", "ffconcat version 1.0\nfile /etc/passwd\n",
-                           "<?xml version=\"1.0\"?><MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\"></MPD>", "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\n"}) {
+  for (const char* text :
+       {"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n/etc/passwd\n#EXT-X-ENDLIST\n", "ffconcat version 1.0\nfile /etc/passwd\n",
+        "<?xml version=\"1.0\"?><MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\"></MPD>", "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\n"}) {
     const auto bytes = bytes_of(text);
     expect_words(message([&] { probe({bytes, "list"}); }), {"list", "found no picture, video or sound"});
   }
@@ -324,9 +327,7 @@ TEST(Decode, AnyCutOfAnyFixtureIsAnErrorOrAPicture) {
             if (what == 1) load_picture(source, limits);
             if (what == 2) load_clip(source, limits);
             if (what == 3) load_sound(source, limits);
-          } catch (const Error& e) {
-            EXPECT_EQ(e.kind, ErrorKind::request) << entry.path() << " at " << n << ": " << e.what();
-          }
+          } catch (const Error& e) { EXPECT_EQ(e.kind, ErrorKind::request) << entry.path() << " at " << n << ": " << e.what(); }
       }
     }
   }

@@ -19,12 +19,14 @@ constexpr char kFormats[] = "mov,matroska,avi,wav,w64,mp3,flac,ogg,aac,mpegts,mp
 // Decoders in wide use; the other hundreds only add ways in.
 constexpr char kCodecs[] =
     "h264,hevc,vp8,vp9,av1,libdav1d,libaom-av1,mpeg4,msmpeg4,msmpeg4v2,mpeg1video,mpeg2video,h263,mjpeg,png,apng,gif,webp,bmp,ffv1,ffvhuff,"
-    "huffyuv,utvideo,rawvideo,v210,prores,dnxhd,theora,qtrle,wmv1,wmv2,wmv3,vc1,flv,cinepak,aac,aac_latm,mp3float,mp3,mp2float,mp2,ac3,eac3,"
-    "opus,vorbis,libopus,libvorbis,flac,alac,wmav1,wmav2,adpcm_ms,adpcm_ima_wav,adpcm_ima_qt,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_s32le,"
+    "huffyuv,utvideo,rawvideo,v210,prores,dnxhd,theora,qtrle,wmv1,wmv2,wmv3,vc1,flv,cinepak,aac,aac_latm,mp3float,mp3,mp2float,mp2,ac3,"
+    "eac3,"
+    "opus,vorbis,libopus,libvorbis,flac,alac,wmav1,wmav2,adpcm_ms,adpcm_ima_wav,adpcm_ima_qt,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_"
+    "s32le,"
     "pcm_s32be,pcm_u8,pcm_s8,pcm_f32le,pcm_f32be,pcm_f64le,pcm_f64be,pcm_alaw,pcm_mulaw";
 constexpr int kIoBytes = 32 << 10;
 constexpr int kMaxStreams = 32;
-constexpr int kMaxBadPackets = 1000;   // in a row
+constexpr int kMaxBadPackets = 1000;  // in a row
 
 // Nothing but the source is ever opened.
 int refuse_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) { return AVERROR(EACCES); }
@@ -40,7 +42,8 @@ AVDictionary* decoder_wishes(const MediaLimits& limits, int threads) {
 }  // namespace
 
 void check_size(const std::string& name, int64_t width, int64_t height, const MediaLimits& limits) {
-  if (width < 1 || height < 1) fail(ErrorKind::request, "{}: found a picture of {}x{} pixels, wanted at least 1x1; make it again", name, width, height);
+  if (width < 1 || height < 1)
+    fail(ErrorKind::request, "{}: found a picture of {}x{} pixels, wanted at least 1x1; make it again", name, width, height);
   if (width > limits.max_side || height > limits.max_side || width * height > limits.max_pixels)
     fail(ErrorKind::request, "{}: found {}x{} pixels, wanted at most {} on a side and {} in all; make it smaller", name, width, height,
          limits.max_side, limits.max_pixels);
@@ -60,16 +63,17 @@ Demuxer::Demuxer(const MediaSource& source, const MediaLimits& limits) : source_
   context->format_whitelist = av_strdup(kFormats);
   context->codec_whitelist = av_strdup(kCodecs);
   context->protocol_whitelist = av_strdup("");
-  const int opened = avformat_open_input(&context, "", nullptr, nullptr);   // frees the context if it fails
+  const int opened = avformat_open_input(&context, "", nullptr, nullptr);  // frees the context if it fails
   if (opened < 0)
-    fail(ErrorKind::request, "{}: found no picture, video or sound that can be read ({}); wanted a format such as PNG, JPEG, MP4, MKV, WAV", name(),
-         av::words(opened));
+    fail(ErrorKind::request, "{}: found no picture, video or sound that can be read ({}); wanted a format such as PNG, JPEG, MP4, MKV, WAV",
+         name(), av::words(opened));
   context_.reset(context);
   std::vector<AVDictionary*> wishes;
   for (unsigned i = 0; i < context->nb_streams; i++) wishes.push_back(decoder_wishes(limits, 1));
   const int found = avformat_find_stream_info(context, wishes.data());
   for (AVDictionary*& w : wishes) av_dict_free(&w);
-  if (found < 0) fail(ErrorKind::request, "{}: the {} file is damaged ({}); make it again", name(), context->iformat->name, av::words(found));
+  if (found < 0)
+    fail(ErrorKind::request, "{}: the {} file is damaged ({}); make it again", name(), context->iformat->name, av::words(found));
   if (!video() && !this->sound())
     fail(ErrorKind::request, "{}: found a {} file without video and sound, wanted either; choose another", name(), context->iformat->name);
   check_sizes();
@@ -97,9 +101,7 @@ int Demuxer::read(void* self, uint8_t* out, int size) noexcept {
     const size_t n = d->source_.read(d->at_, {out, static_cast<size_t>(size)});
     d->at_ += static_cast<int64_t>(n);
     return n ? static_cast<int>(n) : AVERROR_EOF;
-  } catch (...) {
-    return AVERROR(EIO);
-  }
+  } catch (...) { return AVERROR(EIO); }
 }
 
 int64_t Demuxer::seek(void* self, int64_t offset, int whence) noexcept {
@@ -124,8 +126,8 @@ av::Codec Demuxer::open_decoder(AVStream* stream) const {
   }
   av_dict_free(&wishes);
   if (code < 0)
-    fail(ErrorKind::request, "{}: found codec {}, which cannot be decoded here ({}); convert it to H.264 and AAC, or WAV", name(), codec_name,
-         av::words(code));
+    fail(ErrorKind::request, "{}: found codec {}, which cannot be decoded here ({}); convert it to H.264 and AAC, or WAV", name(),
+         codec_name, av::words(code));
   return codec;
 }
 
@@ -154,11 +156,12 @@ void Demuxer::decode(AVStream* stream, const std::function<bool(AVFrame&)>& on_f
     if (sent == AVERROR(ENOMEM)) fail(ErrorKind::resource, "{}: no memory to decode it", name());
     bad = sent < 0 && sent != AVERROR_EOF ? bad + 1 : 0;
     if (bad > kMaxBadPackets || std::chrono::steady_clock::now() > deadline_)
-      fail(ErrorKind::request, "{}: found damaged {} data without end, wanted a whole file; make it again", name(), avcodec_get_name(codec->codec_id));
+      fail(ErrorKind::request, "{}: found damaged {} data without end, wanted a whole file; make it again", name(),
+           avcodec_get_name(codec->codec_id));
     for (;;) {
       const int code = avcodec_receive_frame(codec.get(), frame.get());
       if (code == AVERROR_EOF) ended = true;
-      if (code < 0) break;   // wants more, has ended, or a damaged frame was left out
+      if (code < 0) break;  // wants more, has ended, or a damaged frame was left out
       if (!on_frame(*frame)) return;
     }
     if (draining && sent < 0) ended = true;

@@ -29,7 +29,7 @@ class Demuxer {
 
   AVFormatContext& context() const { return *context_; }
   const std::string& name() const { return source_.name(); }
-  AVStream* video() const;      // null if there is none; cover pictures of sound files do not count
+  AVStream* video() const;  // null if there is none; cover pictures of sound files do not count
   AVStream* sound() const;
 
   // Decodes `stream` from the start until it ends or on_frame says false. Errors (request): a codec unknown, nothing but
@@ -47,7 +47,7 @@ class Demuxer {
   const MediaLimits& limits_;
   int64_t at_ = 0;
   std::chrono::steady_clock::time_point deadline_;
-  std::unique_ptr<AVIOContext, FreeIo> io_;               // outlives context_
+  std::unique_ptr<AVIOContext, FreeIo> io_;  // outlives context_
   std::unique_ptr<AVFormatContext, CloseInput> context_;
 };
 

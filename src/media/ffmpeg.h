@@ -16,7 +16,9 @@ namespace zt::av {
 template <auto free_by_address>
 struct Free {
   template <class T>
-  void operator()(T* p) const { free_by_address(&p); }
+  void operator()(T* p) const {
+    free_by_address(&p);
+  }
 };
 struct FreeSws {
   void operator()(SwsContext* p) const { sws_freeContext(p); }
@@ -29,7 +31,7 @@ using Dictionary = std::unique_ptr<AVDictionary, Free<av_dict_free>>;
 using Scaler = std::unique_ptr<SwsContext, FreeSws>;
 using Resampler = std::unique_ptr<SwrContext, Free<swr_free>>;
 
-Frame make_frame();      // never null; errors (resource): no memory
+Frame make_frame();  // never null; errors (resource): no memory
 Packet make_packet();
 
 // What an FFmpeg error code says, in words.

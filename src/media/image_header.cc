@@ -27,10 +27,8 @@ struct Reader {
 int exif_orientation(Bytes block) {
   Reader r{block};
   if (r.text(0, std::string_view("Exif\0\0", 6))) r.bytes = block.subspan(6);
-  if (r.text(0, "II"))
-    r.big = false;
-  else if (!r.text(0, "MM"))
-    return 1;
+  if (r.text(0, "II")) r.big = false;
+  else if (!r.text(0, "MM")) return 1;
   if (r.integer(2, 2) != 42) return 1;
   const size_t directory = r.integer(4, 4), entries = r.integer(directory, 2);
   for (size_t i = 0; i < entries; i++) {
@@ -69,8 +67,8 @@ void read_jpeg(Bytes file, ImageHeader& header) {
       continue;
     }
     const uint8_t marker = file[at + 1];
-    if (marker == 0xDA || marker == 0xD9) break;                       // scan data, end
-    if (marker == 0x00 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) {   // no length
+    if (marker == 0xDA || marker == 0xD9) break;                                   // scan data, end
+    if (marker == 0x00 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) {  // no length
       at += 2;
       continue;
     }
@@ -78,7 +76,8 @@ void read_jpeg(Bytes file, ImageHeader& header) {
     if (length < 2 || !r.has(at + 2, length)) break;
     const bool frame = marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
     if (frame) header.height = r.integer(at + 5, 2), header.width = r.integer(at + 7, 2);
-    if (marker == 0xE1 && r.text(at + 4, std::string_view("Exif\0\0", 6))) header.orientation = exif_orientation(file.subspan(at + 4, length - 2));
+    if (marker == 0xE1 && r.text(at + 4, std::string_view("Exif\0\0", 6)))
+      header.orientation = exif_orientation(file.subspan(at + 4, length - 2));
     at += 2 + length;
   }
   constexpr uint8_t kEnd[] = {0xFF, 0xD9};
@@ -106,13 +105,13 @@ void read_webp(Bytes file, ImageHeader& header) {
 void read_bmp(Bytes file, ImageHeader& header) {
   const Reader r{file, false};
   header.complete = r.integer(2, 4) <= file.size();
-  if (r.integer(14, 4) == 12) {   // OS/2
+  if (r.integer(14, 4) == 12) {  // OS/2
     header.width = r.integer(18, 2), header.height = r.integer(20, 2);
     return;
   }
   header.width = static_cast<int32_t>(r.integer(18, 4));
   header.height = static_cast<int32_t>(r.integer(22, 4));
-  if (header.height < 0) header.height = -header.height;   // rows top to bottom
+  if (header.height < 0) header.height = -header.height;  // rows top to bottom
 }
 
 }  // namespace

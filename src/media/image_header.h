@@ -10,9 +10,9 @@ enum class ImageFormat { png, jpeg, webp, bmp, gif };
 
 struct ImageHeader {
   ImageFormat format = ImageFormat::png;
-  int64_t width = 0, height = 0;   // as stored, before orientation; 0 where the header is damaged or cut short
-  int orientation = 1;             // EXIF 2.32 tag 0x0112: 1 upright ... 8
-  bool complete = true;            // false: the format's end mark is missing
+  int64_t width = 0, height = 0;  // as stored, before orientation; 0 where the header is damaged or cut short
+  int orientation = 1;            // EXIF 2.32 tag 0x0112: 1 upright ... 8
+  bool complete = true;           // false: the format's end mark is missing
 };
 
 const char* image_format_name(ImageFormat format);

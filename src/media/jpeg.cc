@@ -5,20 +5,21 @@
 #include <cstdio>
 #include <vector>
 
-#include <jpeglib.h>
-// after jpeglib.h, which it needs
+// clang-format off: each needs the one before
 #include <jerror.h>
+#include <jpeglib.h>
+// clang-format on
 
 #include "base/error.h"
 
 namespace zt {
 namespace {
 
-constexpr int kMaxScans = 200;   // a progressive file of a few bytes can ask for thousands of passes over the picture
+constexpr int kMaxScans = 200;  // a progressive file of a few bytes can ask for thousands of passes over the picture
 
 // libjpeg reports errors by leaving through a long jump: nothing with a destructor may live between set and jump.
 struct Trap {
-  jpeg_error_mgr manager = {};     // first, so that its address is the trap's
+  jpeg_error_mgr manager = {};  // first, so that its address is the trap's
   std::jmp_buf back = {};
   char message[JMSG_LENGTH_MAX] = {};
 };
@@ -88,14 +89,16 @@ int scaled(int a, int b) {
 
 Picture decode_jpeg(std::span<const uint8_t> file, const std::string& name, int64_t width, int64_t height) {
   Jpeg jpeg;
-  if (!start(jpeg, file)) fail(ErrorKind::request, "{}: the JPEG picture is damaged ({}), wanted a whole one; save it again", name, jpeg.trap.message);
+  if (!start(jpeg, file))
+    fail(ErrorKind::request, "{}: the JPEG picture is damaged ({}), wanted a whole one; save it again", name, jpeg.trap.message);
   if (jpeg.d.output_width != width || jpeg.d.output_height != height)
-    fail(ErrorKind::request, "{}: the JPEG header says {}x{} and {}x{}, wanted one size; save it again", name, width, height, jpeg.d.output_width,
-         jpeg.d.output_height);
+    fail(ErrorKind::request, "{}: the JPEG header says {}x{} and {}x{}, wanted one size; save it again", name, width, height,
+         jpeg.d.output_width, jpeg.d.output_height);
   const size_t parts = static_cast<size_t>(jpeg.d.output_components), pixels = static_cast<size_t>(width * height);
   std::vector<uint8_t> raw(pixels * parts);
   if (!read_rows(jpeg, raw.data(), static_cast<size_t>(width) * parts))
-    fail(ErrorKind::request, "{}: the JPEG picture is damaged or cut short ({}), wanted a whole one; save it again", name, jpeg.trap.message);
+    fail(ErrorKind::request, "{}: the JPEG picture is damaged or cut short ({}), wanted a whole one; save it again", name,
+         jpeg.trap.message);
   Picture out{static_cast<int>(width), static_cast<int>(height), {}};
   if (parts == 3) {
     out.rgb = std::move(raw);

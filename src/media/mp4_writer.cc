@@ -56,11 +56,11 @@ struct Mp4Writer::Impl {
   std::string path, part;
   std::unique_ptr<AVFormatContext, CloseOutput> out;
   av::Codec video, audio;
-  AVStream* video_stream = nullptr;   // owned by out
+  AVStream* video_stream = nullptr;  // owned by out
   AVStream* audio_stream = nullptr;
   av::Frame picture, sound;
   av::Packet packet = av::make_packet();
-  std::vector<std::vector<float>> pending;   // a channel, samples that do not fill a frame of the encoder yet
+  std::vector<std::vector<float>> pending;  // a channel, samples that do not fill a frame of the encoder yet
   int64_t frames = 0, samples = 0, encoded_samples = 0;
   bool open = false;
 };
@@ -72,7 +72,8 @@ void check_options(const Mp4Options& o) {
     fail(ErrorKind::request, "video size: found {}x{}, wanted even numbers from 16 to 16384; choose another size", o.width, o.height);
   if (o.fps < 1 || o.fps > 240) fail(ErrorKind::request, "frames a second: found {}, wanted 1 to 240", o.fps);
   if (o.channels < 0 || o.channels > 2) fail(ErrorKind::request, "sound channels: found {}, wanted 0, 1 or 2", o.channels);
-  constexpr const char* kPresets[] = {"ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow", "placebo"};
+  constexpr const char* kPresets[] = {"ultrafast", "superfast", "veryfast", "faster",   "fast",
+                                      "medium",    "slow",      "slower",   "veryslow", "placebo"};
   if (std::find(std::begin(kPresets), std::end(kPresets), o.preset) == std::end(kPresets))
     fail(ErrorKind::request, "encoder preset: found \"{}\", wanted one of x264's from ultrafast to placebo, such as veryfast", o.preset);
   if (o.crf < 0 || o.crf > 51) fail(ErrorKind::request, "crf: found {}, wanted 0 (lossless) to 51", o.crf);
@@ -87,7 +88,7 @@ Mp4Writer::Impl::Impl(const std::string& path, const Mp4Options& options) : opti
   AVFormatContext* context = nullptr;
   av::check(avformat_alloc_output_context2(&context, nullptr, "mp4", nullptr), "MP4 muxer");
   out.reset(context);
-  out->flags |= AVFMT_FLAG_BITEXACT;   // no dates, no library versions
+  out->flags |= AVFMT_FLAG_BITEXACT;  // no dates, no library versions
   out->max_interleave_delta = kInterleaveMicroseconds;
   for (const auto& [key, value] : options.metadata) av_dict_set(&out->metadata, key.c_str(), value.c_str(), 0);
   add_video();
@@ -103,7 +104,7 @@ Mp4Writer::Impl::Impl(const std::string& path, const Mp4Options& options) : opti
 
 void Mp4Writer::Impl::open_file() {
   const std::string url = "file:" + part;
-  out->url = av_strdup(url.c_str());   // the muxer opens it again to move the index to the front
+  out->url = av_strdup(url.c_str());  // the muxer opens it again to move the index to the front
   const int code = avio_open(&out->pb, url.c_str(), AVIO_FLAG_WRITE);
   if (code == AVERROR(EMFILE) || code == AVERROR(ENFILE) || code == AVERROR(ENOMEM))
     fail(ErrorKind::resource, "output {}: cannot be opened ({}); try again when less runs", path, av::words(code));
@@ -113,7 +114,8 @@ void Mp4Writer::Impl::open_file() {
 
 void Mp4Writer::Impl::add_video() {
   const AVCodec* kind = avcodec_find_encoder_by_name("libx264");
-  if (!kind) fail(ErrorKind::resource, "found no H.264 encoder, wanted FFmpeg's libavcodec with libx264; install Debian's libavcodec59 or later");
+  if (!kind)
+    fail(ErrorKind::resource, "found no H.264 encoder, wanted FFmpeg's libavcodec with libx264; install Debian's libavcodec59 or later");
   video.reset(avcodec_alloc_context3(kind));
   video_stream = avformat_new_stream(out.get(), nullptr);
   if (!video || !video_stream) fail(ErrorKind::resource, "no memory for the video encoder");
@@ -127,7 +129,7 @@ void Mp4Writer::Impl::add_video() {
   video->colorspace = AVCOL_SPC_BT709;
   video->color_range = AVCOL_RANGE_MPEG;
   video->chroma_sample_location = AVCHROMA_LOC_LEFT;
-  video->gop_size = 2 * options.fps;   // a player can jump to every other second
+  video->gop_size = 2 * options.fps;  // a player can jump to every other second
   video->thread_count = kVideoThreads;
   video->thread_type = FF_THREAD_FRAME;
   AVDictionary* wishes = nullptr;
@@ -136,7 +138,7 @@ void Mp4Writer::Impl::add_video() {
   // x264's macroblock tree reads memory that it never wrote: one input gave four different streams in one process (Debian's
   // 0.164, measured under four heap fills on 73 sizes: 37 differed with it, none without).
   av_dict_set_int(&wishes, "mbtree", 0, 0);
-  if (options.crf > 0) av_dict_set(&wishes, "profile", "high", 0);   // lossless needs a higher one
+  if (options.crf > 0) av_dict_set(&wishes, "profile", "high", 0);  // lossless needs a higher one
   open_codec(video.get(), kind, wishes, video_stream, "video");
   video_stream->avg_frame_rate = video_stream->r_frame_rate = video->framerate;
   picture = av::make_frame();
@@ -149,7 +151,8 @@ void Mp4Writer::Impl::add_audio() {
   if (!kind) fail(ErrorKind::resource, "found no AAC encoder, wanted FFmpeg's libavcodec with aac; install Debian's libavcodec59 or later");
   const int* rate = kind->supported_samplerates;
   while (rate && *rate && *rate != options.sample_rate) rate++;
-  if (!rate || !*rate) fail(ErrorKind::request, "sample rate: found {} Hz, wanted one that AAC knows, such as 32000 or 48000", options.sample_rate);
+  if (!rate || !*rate)
+    fail(ErrorKind::request, "sample rate: found {} Hz, wanted one that AAC knows, such as 32000 or 48000", options.sample_rate);
   audio.reset(avcodec_alloc_context3(kind));
   audio_stream = avformat_new_stream(out.get(), nullptr);
   if (!audio || !audio_stream) fail(ErrorKind::resource, "no memory for the sound encoder");
@@ -158,7 +161,7 @@ void Mp4Writer::Impl::add_audio() {
   av_channel_layout_default(&audio->ch_layout, options.channels);
   audio->bit_rate = options.audio_bit_rate;
   audio->time_base = {1, options.sample_rate};
-  audio->flags |= AV_CODEC_FLAG_BITEXACT;   // no library version in the stream
+  audio->flags |= AV_CODEC_FLAG_BITEXACT;  // no library version in the stream
   open_codec(audio.get(), kind, nullptr, audio_stream, "sound");
   sound = av::make_frame();
   sound->format = audio->sample_fmt, sound->sample_rate = options.sample_rate, sound->nb_samples = audio->frame_size;
@@ -174,8 +177,8 @@ void Mp4Writer::Impl::open_codec(AVCodecContext* codec, const AVCodec* kind, AVD
   av_dict_free(&wishes);
   if (code == AVERROR(ENOMEM)) fail(ErrorKind::resource, "no memory for the {} encoder", name);
   if (code < 0)
-    fail(ErrorKind::request, "{} encoder: {} with preset \"{}\", crf {}; wanted one of x264's presets, such as veryfast", name, av::words(code),
-         options.preset, options.crf);
+    fail(ErrorKind::request, "{} encoder: {} with preset \"{}\", crf {}; wanted one of x264's presets, such as veryfast", name,
+         av::words(code), options.preset, options.crf);
   stream->time_base = codec->time_base;
   av::check(avcodec_parameters_from_context(stream->codecpar, codec), "stream parameters");
 }
@@ -189,9 +192,10 @@ void Mp4Writer::Impl::write_header() {
 }
 
 void Mp4Writer::Impl::write_frame(const uint8_t* rgb) {
-  av::check(av_frame_make_writable(picture.get()), "video frame");   // the encoder may still hold the one before
-  rgb_to_yuv420_bt709(rgb, options.width, options.height,
-                      {picture->data[0], picture->data[1], picture->data[2], picture->linesize[0], picture->linesize[1], picture->linesize[2]});
+  av::check(av_frame_make_writable(picture.get()), "video frame");  // the encoder may still hold the one before
+  rgb_to_yuv420_bt709(
+      rgb, options.width, options.height,
+      {picture->data[0], picture->data[1], picture->data[2], picture->linesize[0], picture->linesize[1], picture->linesize[2]});
   picture->pts = frames++;
   encode(video.get(), video_stream, picture.get());
 }
@@ -253,7 +257,8 @@ void Mp4Writer::Impl::discard() noexcept {
 
 void Mp4Writer::Impl::file_error(int code, const char* doing) {
   if (code == AVERROR(ENOSPC) || code == AVERROR(EDQUOT) || code == AVERROR(EFBIG))
-    fail(ErrorKind::request, "output {}: the disk is full or the file too large ({}) while {} it after {} frames; free some space or choose another folder",
+    fail(ErrorKind::request,
+         "output {}: the disk is full or the file too large ({}) while {} it after {} frames; free some space or choose another folder",
          path, av::words(code), doing, frames);
   fail(ErrorKind::request, "output {}: {} it failed after {} frames ({}); choose another folder", path, doing, frames, av::words(code));
 }

@@ -10,14 +10,14 @@
 namespace zt {
 
 struct Mp4Options {
-  int width = 0, height = 0;      // pixels, even
-  int fps = 24;                   // frames a second
-  int sample_rate = 32000;        // Hz; one that AAC knows
-  int channels = 2;               // 1 or 2; 0 = no sound
-  int crf = 17;                   // x264's constant quality: 0 lossless ... 51 worst; 17 is visually lossless
-  std::string preset = "veryfast";   // x264's speed: ultrafast ... placebo
-  int64_t audio_bit_rate = 160000;   // bits a second
-  std::map<std::string, std::string> metadata = {};   // container tags; key "zoetrope" holds the JSON of the run
+  int width = 0, height = 0;                         // pixels, even
+  int fps = 24;                                      // frames a second
+  int sample_rate = 32000;                           // Hz; one that AAC knows
+  int channels = 2;                                  // 1 or 2; 0 = no sound
+  int crf = 17;                                      // x264's constant quality: 0 lossless ... 51 worst; 17 is visually lossless
+  std::string preset = "veryfast";                   // x264's speed: ultrafast ... placebo
+  int64_t audio_bit_rate = 160000;                   // bits a second
+  std::map<std::string, std::string> metadata = {};  // container tags; key "zoetrope" holds the JSON of the run
 };
 
 class Mp4Writer {
@@ -25,7 +25,7 @@ class Mp4Writer {
   // Writes to ".NAME.part" beside `path` until finish() renames it. Errors: request (odd or absurd sizes, unknown preset, a
   // path that is no place for a file, a full disk), resource (no memory, no encoder).
   Mp4Writer(const std::string& path, const Mp4Options& options);
-  ~Mp4Writer();                   // without finish(): nothing is left of the file
+  ~Mp4Writer();  // without finish(): nothing is left of the file
   Mp4Writer(const Mp4Writer&) = delete;
   Mp4Writer& operator=(const Mp4Writer&) = delete;
 
@@ -37,8 +37,8 @@ class Mp4Writer {
   // Drains the encoders, puts the index in front, renames. Errors: request (disk full), internal (no frame).
   void finish();
 
-  int64_t frames() const;         // written so far
-  int64_t samples() const;        // a channel, written so far
+  int64_t frames() const;   // written so far
+  int64_t samples() const;  // a channel, written so far
 
  private:
   struct Impl;

@@ -89,14 +89,15 @@ double psnr(const Picture& a, const std::vector<uint8_t>& b) {
 }
 
 struct Counted {
-  int64_t packets = 0, first_pts = INT64_MAX, duration = 0;   // of one stream, in its unit; priming (negative times) included
+  int64_t packets = 0, first_pts = INT64_MAX, duration = 0;  // of one stream, in its unit; priming (negative times) included
 };
 
 Counted count_packets(Demuxer& media, const AVStream* stream) {
   Counted c;
   const av::Packet packet = av::make_packet();
   while (av_read_frame(&media.context(), packet.get()) >= 0) {
-    if (packet->stream_index == stream->index) c.packets++, c.first_pts = std::min(c.first_pts, packet->pts), c.duration += packet->duration;
+    if (packet->stream_index == stream->index)
+      c.packets++, c.first_pts = std::min(c.first_pts, packet->pts), c.duration += packet->duration;
     av_packet_unref(packet.get());
   }
   return c;
@@ -159,7 +160,7 @@ TEST(Mp4Writer, TagsAndIndex) {
   EXPECT_EQ(read_metadata(path, "absent"), "");
   const std::string bytes = slurp(path);
   EXPECT_LT(bytes.find("moov"), bytes.find("mdat"));
-  EXPECT_NE(bytes.find("colrnclx\0\1\0\1\0\1\0", 0, 15), std::string::npos);   // primaries, transfer, matrix 1; limited range
+  EXPECT_NE(bytes.find("colrnclx\0\1\0\1\0\1\0", 0, 15), std::string::npos);  // primaries, transfer, matrix 1; limited range
   const MediaLimits limits;
   Demuxer media(path, limits);
   const AVCodecParameters& v = *media.video()->codecpar;
@@ -215,7 +216,7 @@ TEST(Mp4Writer, NothingIsLeftWithoutFinish) {
   }
   EXPECT_EQ(dir.entries(), 0u);
   Mp4Writer empty(dir.file("clip.mp4"), {.width = 32, .height = 32});
-  EXPECT_THROW(empty.finish(), Error);   // no frame
+  EXPECT_THROW(empty.finish(), Error);  // no frame
   EXPECT_EQ(dir.entries(), 0u);
   EXPECT_THROW(empty.write_frames(frame(32, 32, 0).data(), 1), Error);
 }
@@ -255,7 +256,7 @@ TEST(Mp4Writer, BadOptionsAndPlaces) {
   EXPECT_NE(refused(dir.file("no/such/a.mp4"), good).find("no folder"), std::string::npos);
   EXPECT_NE(refused(dir.file(""), good).find("no file name"), std::string::npos);
   EXPECT_NE(refused("/dev/full", good).find("device"), std::string::npos);
-  EXPECT_NE(refused("/proc/a.mp4", good).find("cannot write"), std::string::npos);   // a place that nobody may write, root included
+  EXPECT_NE(refused("/proc/a.mp4", good).find("cannot write"), std::string::npos);  // a place that nobody may write, root included
   EXPECT_EQ(dir.entries(), 0u);
 }
 
@@ -274,9 +275,7 @@ TEST(Mp4Writer, AFullDiskLeavesNothing) {
     Mp4Writer writer(dir.file("clip.mp4"), {.width = 320, .height = 256, .crf = 1});
     for (int t = 0; t < 124; t++) writer.write_frames(frame(320, 256, 7 * t).data(), 1);
     writer.finish();
-  } catch (const Error& e) {
-    kind = e.kind, what = e.what();
-  }
+  } catch (const Error& e) { kind = e.kind, what = e.what(); }
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, old);
   EXPECT_EQ(kind, ErrorKind::request) << what;
@@ -295,8 +294,9 @@ TEST(Colour, GreyStaysGreyAndPrimariesAreBt709) {
     EXPECT_EQ(u, std::vector<uint8_t>(4, u[0]));
     return std::vector<int>{y[5], u[3], v[3]};
   };
-  for (int g = 0; g < 256; g++) EXPECT_EQ(convert(g, g, g), (std::vector<int>{static_cast<int>(std::lround(16 + 219.0 / 255 * g)), 128, 128}));
-  EXPECT_EQ(convert(255, 0, 0), (std::vector<int>{63, 102, 240}));     // the 8-bit colour bars of BT.709
+  for (int g = 0; g < 256; g++)
+    EXPECT_EQ(convert(g, g, g), (std::vector<int>{static_cast<int>(std::lround(16 + 219.0 / 255 * g)), 128, 128}));
+  EXPECT_EQ(convert(255, 0, 0), (std::vector<int>{63, 102, 240}));  // the 8-bit colour bars of BT.709
   EXPECT_EQ(convert(0, 255, 0), (std::vector<int>{173, 42, 26}));
   EXPECT_EQ(convert(0, 0, 255), (std::vector<int>{32, 240, 118}));
 }

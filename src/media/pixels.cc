@@ -24,7 +24,7 @@ Picture blank(int width, int height) {
 Picture from_palette(const AVFrame& frame) {
   Picture out = blank(frame.width, frame.height);
   uint32_t palette[256];
-  std::memcpy(palette, frame.data[1], sizeof palette);   // 0xAARRGGBB
+  std::memcpy(palette, frame.data[1], sizeof palette);  // 0xAARRGGBB
   uint8_t* dst = out.rgb.data();
   for (int y = 0; y < frame.height; y++) {
     const uint8_t* src = frame.data[0] + int64_t{y} * frame.linesize[0];
@@ -113,7 +113,7 @@ Picture ToRgb::scale(const AVFrame& frame, const std::string& name, bool full_ra
     set("srcw", frame.width), set("srch", frame.height), set("dstw", frame.width), set("dsth", frame.height);
     set("src_format", frame.format), set("dst_format", AV_PIX_FMT_RGB24), set("src_range", range), set("dst_range", 1);
     set("sws_flags", SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP | SWS_BITEXACT);
-    int h = 0, v = 0;   // 1/256 luma samples; H.264's default where nothing is said, the centre for full range (JPEG)
+    int h = 0, v = 0;  // 1/256 luma samples; H.264's default where nothing is said, the centre for full range (JPEG)
     const auto sited = siting != AVCHROMA_LOC_UNSPECIFIED ? frame.chroma_location : range ? AVCHROMA_LOC_CENTER : AVCHROMA_LOC_LEFT;
     const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
     if (avcodec_enum_to_chroma_pos(&h, &v, sited) == 0) {
@@ -123,7 +123,8 @@ Picture ToRgb::scale(const AVFrame& frame, const std::string& name, bool full_ra
     if (sws_init_context(scaler_.get(), nullptr, nullptr) < 0)
       fail(ErrorKind::request, "{}: found pixel format {} at {}x{}, which cannot be converted to RGB; save it as RGB or YUV 4:2:0", name,
            format->name, frame.width, frame.height);
-    sws_setColorspaceDetails(scaler_.get(), sws_getCoefficients(matrix), range, sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+    sws_setColorspaceDetails(scaler_.get(), sws_getCoefficients(matrix), range, sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16,
+                             1 << 16);
     width_ = frame.width, height_ = frame.height, format_ = frame.format, matrix_ = matrix, range_ = range, siting_ = siting;
   }
   // The scaler may write past the end of a row by its vector width, so it gets padded rows of its own.

@@ -15,8 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto attempt = [](auto&& body) {
     try {
       body();
-    } catch (const zt::Error&) {
-    }
+    } catch (const zt::Error&) {}
   };
   attempt([&] { zt::probe(source, limits); });
   attempt([&] { zt::load_picture(source, limits); });

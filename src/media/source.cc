@@ -13,7 +13,7 @@
 namespace zt {
 
 MediaSource::MediaSource(const std::string& path) : name_(path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);   // a named pipe must not block here
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a named pipe must not block here
   if (fd < 0) fail(ErrorKind::request, "{}: cannot be opened ({}); wanted a readable media file", path, std::strerror(errno));
   file_ = std::shared_ptr<const int>(new int(fd), [](const int* p) {
     close(*p);

@@ -25,7 +25,7 @@ class MediaSource {
 
  private:
   std::string name_;
-  std::shared_ptr<const int> file_;      // descriptor, closed with its last owner
+  std::shared_ptr<const int> file_;  // descriptor, closed with its last owner
   std::span<const uint8_t> bytes_;
   int64_t size_ = 0;
 };
