@@ -65,7 +65,8 @@ for run in range(a.runs):
         break
     row = dict(program="diffusers", dtype=a.dtype, threads=a.threads, frames=a.frames, size=a.size)
     for what in a.what.split(","):
-        t = time.perf_counter()
+        t, c = time.perf_counter(), time.process_time()
         work[what]()
         row[what] = round(time.perf_counter() - t, 4)
+        row[what + "_cpu"] = round(time.process_time() - c, 4)   # of all threads; a busy machine moves it less
     print(json.dumps(row), flush=True)
