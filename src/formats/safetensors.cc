@@ -11,7 +11,7 @@ namespace zt {
 
 namespace {
 
-constexpr uint64_t kMaxHeader = 100'000'000;       // the limit of the format's own library
+constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
 constexpr int64_t kMaxDim = int64_t{1} << 40;
 constexpr size_t kMaxRank = 8;
 
@@ -102,7 +102,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
     std::string what = e.what();
     size_t cut = what.rfind("syntax error");
-    fail(ErrorKind::model, "{}: the header is not valid JSON at its byte {}: {}", origin_, at, shown(cut == std::string::npos ? what : what.substr(cut)));
+    fail(ErrorKind::model, "{}: the header is not valid JSON at its byte {}: {}", origin_, at,
+         shown(cut == std::string::npos ? what : what.substr(cut)));
   }
 
  private:
@@ -114,9 +115,11 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
   bool odd(const std::string& found) const {
     if (state_ == State::start) fail(ErrorKind::model, "{}: the header is {}, wanted a JSON object", origin_, found);
-    if (state_ == State::top) fail(ErrorKind::model, "{}: \"{}\" is {}, wanted an object with dtype, shape and data_offsets", origin_, shown(key_), found);
+    if (state_ == State::top)
+      fail(ErrorKind::model, "{}: \"{}\" is {}, wanted an object with dtype, shape and data_offsets", origin_, shown(key_), found);
     const char* wanted = state_ == State::metadata ? "a string" : key_ == "dtype" ? "a dtype name" : "a list of integers from 0";
-    if (state_ == State::entry && key_ != "dtype" && key_ != "shape" && key_ != "data_offsets") wanted = "only dtype, shape and data_offsets";
+    if (state_ == State::entry && key_ != "dtype" && key_ != "shape" && key_ != "data_offsets")
+      wanted = "only dtype, shape and data_offsets";
     fail(ErrorKind::model, "{}: \"{}\" is or holds {}, wanted {}", here(), shown(key_), found, wanted);
   }
   void complete(const Entry& e) const {
@@ -143,12 +146,15 @@ std::string_view header_text(std::span<const std::byte> bytes, const std::string
   const char* text = reinterpret_cast<const char*>(bytes.data());
   if (std::string_view(text, std::min<size_t>(bytes.size(), 42)) == "version https://git-lfs.github.com/spec/v1")
     fail(ErrorKind::model, "{}: found a Git LFS pointer, wanted the file it stands for; run git lfs pull", origin);
-  if (bytes.size() < 8) fail(ErrorKind::model, "{}: found {} bytes, wanted at least the 8 of the header length; the file is truncated", origin, bytes.size());
+  if (bytes.size() < 8)
+    fail(ErrorKind::model, "{}: found {} bytes, wanted at least the 8 of the header length; the file is truncated", origin, bytes.size());
   uint64_t n = 0;
   for (int i = 7; i >= 0; --i) n = n << 8 | static_cast<uint64_t>(bytes[static_cast<size_t>(i)]);
-  if (n > kMaxHeader) fail(ErrorKind::model, "{}: the header claims {} bytes, more than the {} allowed; not a safetensors file", origin, n, kMaxHeader);
+  if (n > kMaxHeader)
+    fail(ErrorKind::model, "{}: the header claims {} bytes, more than the {} allowed; not a safetensors file", origin, n, kMaxHeader);
   if (n > bytes.size() - 8)
-    fail(ErrorKind::model, "{}: the header claims {} bytes, but the file has {} after the length; the file is truncated", origin, n, bytes.size() - 8);
+    fail(ErrorKind::model, "{}: the header claims {} bytes, but the file has {} after the length; the file is truncated", origin, n,
+         bytes.size() - 8);
   std::string_view header(text + 8, n);
   if (header.empty() || header[0] != '{') fail(ErrorKind::model, "{}: the header does not begin with {{; not a safetensors file", origin);
   return header;
@@ -163,30 +169,37 @@ void check_cover(std::vector<Entry>& entries, int64_t data_bytes, const std::str
   const Entry* before = nullptr;
   for (const Entry* e : order) {
     int64_t begin = e->offsets[0];
-    if (begin < at) fail(ErrorKind::model, "{}: tensor {} starts at byte {} inside tensor {}, which ends at {}", origin, shown(e->name), begin, shown(before->name), at);
-    if (begin > at) fail(ErrorKind::model, "{}: tensor {} starts at byte {}, wanted {}: {} bytes before it belong to no tensor", origin, shown(e->name), begin, at, begin - at);
+    if (begin < at)
+      fail(ErrorKind::model, "{}: tensor {} starts at byte {} inside tensor {}, which ends at {}", origin, shown(e->name), begin,
+           shown(before->name), at);
+    if (begin > at)
+      fail(ErrorKind::model, "{}: tensor {} starts at byte {}, wanted {}: {} bytes before it belong to no tensor", origin, shown(e->name),
+           begin, at, begin - at);
     at = e->offsets[1];
     before = e;
   }
   if (at != data_bytes)
-    fail(ErrorKind::model, "{}: found {} bytes of tensors, wanted {}: {} bytes at the end belong to no tensor", origin, data_bytes, at, data_bytes - at);
+    fail(ErrorKind::model, "{}: found {} bytes of tensors, wanted {}: {} bytes at the end belong to no tensor", origin, data_bytes, at,
+         data_bytes - at);
 }
 
 NamedView make_view(const Entry& e, const std::byte* data, int64_t data_bytes, const std::string& origin) {
   DType dtype;
   if (!dtype_from_name(e.dtype, dtype))
-    fail(ErrorKind::model, "{}: tensor {}: found dtype {}, wanted one of F64, F32, BF16, F16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U8, BOOL", origin,
+    fail(ErrorKind::model,
+         "{}: tensor {}: found dtype {}, wanted one of F64, F32, BF16, F16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U8, BOOL", origin,
          shown(e.name), shown(e.dtype));
   int64_t begin = e.offsets[0], end = e.offsets[1];
   if (begin > end) fail(ErrorKind::model, "{}: tensor {}: data_offsets [{}, {}] run backwards", origin, shown(e.name), begin, end);
   auto wanted = wanted_bytes(e.shape, dtype);
-  if (!wanted) fail(ErrorKind::model, "{}: tensor {}: shape {} has more elements than fit in memory", origin, shown(e.name), to_string(e.shape));
+  if (!wanted)
+    fail(ErrorKind::model, "{}: tensor {}: shape {} has more elements than fit in memory", origin, shown(e.name), to_string(e.shape));
   if (*wanted != end - begin)
-    fail(ErrorKind::model, "{}: tensor {}: data_offsets [{}, {}] hold {} bytes, wanted {} for {} {}", origin, shown(e.name), begin, end, end - begin, *wanted,
-         e.dtype, to_string(e.shape));
+    fail(ErrorKind::model, "{}: tensor {}: data_offsets [{}, {}] hold {} bytes, wanted {} for {} {}", origin, shown(e.name), begin, end,
+         end - begin, *wanted, e.dtype, to_string(e.shape));
   if (end > data_bytes)
-    fail(ErrorKind::model, "{}: tensor {}: ends at byte {} of the data, but the file holds {}; the file is truncated by {} bytes or more", origin, shown(e.name),
-         end, data_bytes, end - data_bytes);
+    fail(ErrorKind::model, "{}: tensor {}: ends at byte {} of the data, but the file holds {}; the file is truncated by {} bytes or more",
+         origin, shown(e.name), end, data_bytes, end - data_bytes);
   return {e.name, View{data + begin, dtype, e.shape}};
 }
 

@@ -17,7 +17,7 @@ namespace zt {
 
 struct NamedView {
   std::string name;
-  View view;      // bytes of a mapped file (read) or of the caller (write); the start need not be aligned
+  View view;  // bytes of a mapped file (read) or of the caller (write); the start need not be aligned
 };
 
 using StringMap = std::map<std::string, std::string>;
@@ -30,10 +30,10 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_->path(); }
-  const std::vector<NamedView>& tensors() const { return tensors_; }   // in the order of the header
-  const View* find(std::string_view name) const;                       // nullptr if absent
-  const StringMap& metadata() const { return metadata_; }              // "__metadata__"
-  int64_t total_bytes() const;                                         // of all tensors
+  const std::vector<NamedView>& tensors() const { return tensors_; }  // in the order of the header
+  const View* find(std::string_view name) const;                      // nullptr if absent
+  const StringMap& metadata() const { return metadata_; }             // "__metadata__"
+  int64_t total_bytes() const;                                        // of all tensors
 
  private:
   std::shared_ptr<MappedFile> file_;
@@ -52,16 +52,16 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std:
 // The weights of one component: one file, or shards with an index.
 class SafetensorsSet {
  public:
-  std::vector<std::string> names() const;                  // in the order of the files and of their headers
-  const View* find(std::string_view name) const;           // nullptr if absent
-  const std::string& file_of(std::string_view name) const; // path; error kind model if there is no such tensor
+  std::vector<std::string> names() const;                   // in the order of the files and of their headers
+  const View* find(std::string_view name) const;            // nullptr if absent
+  const std::string& file_of(std::string_view name) const;  // path; error kind model if there is no such tensor
   const std::vector<SafetensorsFile>& files() const { return files_; }
   size_t size() const { return where_.size(); }
   int64_t total_bytes() const;
-  const std::string& origin() const { return origin_; }    // the file or the index, for messages
+  const std::string& origin() const { return origin_; }  // the file or the index, for messages
 
   struct FileHash {
-    std::string path, wanted, found;                       // lower-case hex
+    std::string path, wanted, found;  // lower-case hex
   };
   // SHA-256 of every file for which the index ("metadata": {"sha256": {file: hex}}) or a "FILE.sha256" beside it states one.
   // Reads those files whole. Errors (kind model): a statement that is no SHA-256.
@@ -73,8 +73,8 @@ class SafetensorsSet {
 
   std::string origin_;
   std::vector<SafetensorsFile> files_;
-  std::unordered_map<std::string, std::pair<size_t, size_t>> where_;   // name -> file, tensor
-  StringMap stated_;                                                   // path -> sha256 stated by the index
+  std::unordered_map<std::string, std::pair<size_t, size_t>> where_;  // name -> file, tensor
+  StringMap stated_;                                                  // path -> sha256 stated by the index
 };
 
 // Opens `path`: a .safetensors file, an .index.json, or a component's folder. In a folder the weights are STEM.safetensors or

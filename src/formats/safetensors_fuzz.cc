@@ -16,7 +16,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (t.view.bytes() < 4096) zt::to_float32(t.view);
     }
     if (total > static_cast<int64_t>(size)) std::abort();
-  } catch (const zt::Error&) {
-  }
+  } catch (const zt::Error&) {}
   return 0;
 }

@@ -42,28 +42,32 @@ std::vector<std::string> weight_files(const std::string& folder) {
 
 // The weights file or the index of a component's folder.
 std::string pick(const std::string& folder, const std::string& stem) {
-  std::vector<std::string> stems = stem.empty() ? std::vector<std::string>{"diffusion_pytorch_model", "model"} : std::vector<std::string>{stem};
+  std::vector<std::string> stems =
+      stem.empty() ? std::vector<std::string>{"diffusion_pytorch_model", "model"} : std::vector<std::string>{stem};
   std::vector<std::string> found;
   for (const std::string& s : stems)
     for (std::string_view suffix : {kSuffix, kIndexSuffix}) {
       std::string p = folder + "/" + s + std::string(suffix);
       if (exists(p)) found.push_back(p);
     }
-  if (found.size() > 1) fail(ErrorKind::model, "{}: found both {} and {}, wanted one of them; remove the other", folder, found[0], found[1]);
+  if (found.size() > 1)
+    fail(ErrorKind::model, "{}: found both {} and {}, wanted one of them; remove the other", folder, found[0], found[1]);
   if (found.size() == 1) return found[0];
   std::vector<std::string> files = weight_files(folder);
   for (const std::string& f : files)
     if (std::string s = shard_stem(f); !s.empty())
-      fail(ErrorKind::model, "{}/{}: a shard without its index: {}{} is missing; copy it from where the shards came from", folder, f, s, kIndexSuffix);
+      fail(ErrorKind::model, "{}/{}: a shard without its index: {}{} is missing; copy it from where the shards came from", folder, f, s,
+           kIndexSuffix);
   if (stem.empty() && files.size() == 1) return folder + "/" + files[0];
-  if (files.size() > 1 && stem.empty()) fail(ErrorKind::model, "{}: found {} and {} more .safetensors, wanted one, or an index", folder, files[0], files.size() - 1);
+  if (files.size() > 1 && stem.empty())
+    fail(ErrorKind::model, "{}: found {} and {} more .safetensors, wanted one, or an index", folder, files[0], files.size() - 1);
   fail(ErrorKind::model, "{}: no weights: wanted {}{} or {}{}", folder, stems[0], kSuffix, stems[0], kIndexSuffix);
 }
 
 // What an index says, its form checked.
 struct Index {
-  StringMap file_of;                  // tensor -> file name
-  std::vector<std::string> files;     // sorted, each once
+  StringMap file_of;               // tensor -> file name
+  std::vector<std::string> files;  // sorted, each once
   StringMap sha256;
   int64_t total_size = -1;
 };
@@ -76,8 +80,10 @@ Index read_index(const std::string& path) {
   for (const auto& [tensor, file] : view.child("weight_map").json().items()) {
     std::string name = file.is_string() ? file.get<std::string>() : "";
     // A name with a folder in it could lead anywhere on this machine.
-    if (name.find('/') != std::string::npos || name.find('\\') != std::string::npos || name.find('\0') != std::string::npos || !ends_with(name, kSuffix))
-      fail(ErrorKind::model, "{}: tensor {}: found the file name {}, wanted the plain name of a .safetensors beside the index", path, tensor, file.dump(-1, ' ', true, Json::error_handler_t::replace));
+    if (name.find('/') != std::string::npos || name.find('\\') != std::string::npos || name.find('\0') != std::string::npos ||
+        !ends_with(name, kSuffix))
+      fail(ErrorKind::model, "{}: tensor {}: found the file name {}, wanted the plain name of a .safetensors beside the index", path,
+           tensor, file.dump(-1, ' ', true, Json::error_handler_t::replace));
     out.file_of[tensor] = name;
     files.insert(name);
   }
@@ -97,12 +103,14 @@ Index read_index(const std::string& path) {
 void check_index(const Index& index, const SafetensorsSet& set, const std::string& path) {
   for (const auto& [tensor, file] : index.file_of) {
     if (!set.find(tensor)) fail(ErrorKind::model, "{}: tensor {} should be in {}, but is not there", path, tensor, file);
-    if (fs::path(set.file_of(tensor)).filename() != file) fail(ErrorKind::model, "{}: tensor {} should be in {}, but is in {}", path, tensor, file, set.file_of(tensor));
+    if (fs::path(set.file_of(tensor)).filename() != file)
+      fail(ErrorKind::model, "{}: tensor {} should be in {}, but is in {}", path, tensor, file, set.file_of(tensor));
   }
   for (const std::string& name : set.names())
     if (!index.file_of.count(name)) fail(ErrorKind::model, "{}: tensor {} of {} is not named by the index", path, name, set.file_of(name));
   if (index.total_size >= 0 && index.total_size != set.total_bytes())
-    fail(ErrorKind::model, "{}: found {} bytes of tensors in the shards, wanted the total_size {}", path, set.total_bytes(), index.total_size);
+    fail(ErrorKind::model, "{}: found {} bytes of tensors in the shards, wanted the total_size {}", path, set.total_bytes(),
+         index.total_size);
 }
 
 std::string checked_hash(std::string text, const std::string& origin) {
@@ -174,7 +182,8 @@ SafetensorsSet open_weights(const std::string& path, const std::string& stem) {
   const fs::path folder = fs::path(file).parent_path();
   if (std::string s = shard_stem(fs::path(file).filename().string()); !s.empty()) {
     std::string index = (folder / (s + std::string(kIndexSuffix))).string();
-    if (!exists(index)) fail(ErrorKind::model, "{}: a shard without its index: {} is missing; copy it from where the shards came from", file, index);
+    if (!exists(index))
+      fail(ErrorKind::model, "{}: a shard without its index: {} is missing; copy it from where the shards came from", file, index);
     file = index;
   }
   SafetensorsSet set;

@@ -18,7 +18,8 @@ namespace {
 class Safetensors : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("zt_formats_{}_{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() /
+              fmt::format("zt_formats_{}_{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -61,12 +62,16 @@ TEST_F(Safetensors, WritesAndReads) {
   std::vector<uint8_t> b = {7, 8, 9};
   std::vector<double> c = {0.5};
   std::string p = path("x.safetensors");
-  save_safetensors(p, {{"b", {b.data(), DType::u8, {3}}}, {"a", {a.data(), DType::f32, {2, 3}}}, {"c", {c.data(), DType::f64, {}}},
-                       {"none", {nullptr, DType::f32, {0, 4}}}}, {{"made by", "a \"test\""}});
+  save_safetensors(p,
+                   {{"b", {b.data(), DType::u8, {3}}},
+                    {"a", {a.data(), DType::f32, {2, 3}}},
+                    {"c", {c.data(), DType::f64, {}}},
+                    {"none", {nullptr, DType::f32, {0, 4}}}},
+                   {{"made by", "a \"test\""}});
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator{}), 1) << "a temporary file was left";
   SafetensorsFile f(p);
   ASSERT_EQ(f.tensors().size(), 4u);
-  EXPECT_EQ(f.tensors()[0].name, "c");   // larger elements first
+  EXPECT_EQ(f.tensors()[0].name, "c");  // larger elements first
   EXPECT_EQ(f.tensors()[1].name, "a");
   EXPECT_EQ(f.tensors()[3].name, "b");
   EXPECT_EQ(f.metadata().at("made by"), "a \"test\"");
@@ -95,7 +100,9 @@ TEST_F(Safetensors, ReadsTheGoldenFile) {
 }
 
 TEST_F(Safetensors, KeepsTheOrderOfTheHeaderAndUnalignedStarts) {
-  std::string header = R"({"z":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"F32","shape":[1],"data_offsets":[1,5]},"m":{"data_offsets":[5,7],"shape":[],"dtype":"BF16"}}  )";
+  std::string header =
+      R"({"z":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"F32","shape":[1],"data_offsets":[1,5]},)"
+      R"("m":{"data_offsets":[5,7],"shape":[],"dtype":"BF16"}}  )";
   float one = 1;
   std::string data("\x05", 1);
   data.append(reinterpret_cast<const char*>(&one), 4).append("\x80\x3f", 2);
@@ -186,9 +193,12 @@ class Shards : public Safetensors {
   void write_index(const std::string& map, const std::string& metadata = R"({"total_size":24})") {
     put("model.safetensors.index.json", "{\"metadata\":" + metadata + ",\"weight_map\":{" + map + "}}");
   }
-  void refused_set(const std::string& part) { expect_message([&] { open_weights(folder_.string()); }, part); }
+  void refused_set(const std::string& part) {
+    expect_message([&] { open_weights(folder_.string()); }, part);
+  }
   std::vector<float> v_ = {1, 2, 3};
-  const std::string map_ = R"("a":"model-00001-of-00002.safetensors","b":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors")";
+  const std::string map_ =
+      R"("a":"model-00001-of-00002.safetensors","b":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors")";
 };
 
 TEST_F(Shards, OpensFolderIndexAndShard) {

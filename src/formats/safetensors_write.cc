@@ -43,7 +43,7 @@ std::string header_of(const std::vector<const NamedView*>& order, const StringMa
     at = end;
   }
   std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  return text.append((8 - text.size() % 8) % 8, ' ');   // the data starts aligned
+  return text.append((8 - text.size() % 8) % 8, ' ');  // the data starts aligned
 }
 
 }  // namespace
