@@ -53,7 +53,8 @@ TEST(Conv1d, EqualsTheDoubleLoop) {
 TEST(TransposedConv1d, EqualsTheDefinition) {
   Fixture f;
   struct Case { int64_t in, out, kernel, stride, rows; };
-  for (const Case& c : {Case{4, 3, 4, 2, 9}, Case{6, 2, 9, 5, 7}, Case{3, 5, 16, 8, 6}, Case{2, 1, 8, 4, 11}, Case{2, 3, 3, 3, 5}, Case{2, 2, 7, 3, 8}, Case{5, 4, 1, 1, 6}}) {
+  for (const Case& c : {Case{4, 3, 4, 2, 9}, Case{6, 2, 9, 5, 7}, Case{3, 5, 16, 8, 6}, Case{2, 1, 8, 4, 11},
+                        Case{2, 3, 3, 3, 5}, Case{2, 2, 7, 3, 8}, Case{5, 4, 1, 1, 6}}) {
     const auto w = noise(c.in * c.out * c.kernel, 4), x = noise(c.rows * c.in, 5), bias = noise(c.out, 6);
     const TransposedConv1d conv = make_transposed_conv1d(f.exec.ops, w, bias, c.in, c.out, c.kernel, c.stride);
     const int64_t zeros = conv.taps - 1, padding = (c.kernel - c.stride) / 2, blocks = c.rows + zeros;
@@ -114,7 +115,8 @@ TEST(CausalConv3d, EqualsTheDoubleLoopFrameByFrame) {
             const int64_t frame = t - 2 + tap / 9, row = p / ow * c.stride + tap / 3 % 3, col = p % ow * c.stride + tap % 3;
             if (frame < 0) continue;
             for (int64_t i = 0; i < c.in; ++i)
-              sum += static_cast<double>(w[static_cast<size_t>((o * c.in + i) * 27 + tap)]) * planes[static_cast<size_t>(frame)][static_cast<size_t>((row * pw + col) * c.in + i)];
+              sum += static_cast<double>(w[static_cast<size_t>((o * c.in + i) * 27 + tap)]) *
+                     planes[static_cast<size_t>(frame)][static_cast<size_t>((row * pw + col) * c.in + i)];
           }
           expect_close(y[static_cast<size_t>(p * c.out + o)], sum, 27 * c.in);
         }
