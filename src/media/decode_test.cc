@@ -139,6 +139,15 @@ TEST(Decode, DamagedPicturesAreRefused) {
   expect_words(message([&] { load_picture({png, "broken.png"}); }), {"broken.png", "damaged"});
 }
 
+TEST(Decode, PngTextAndProfilesAreNotUnpacked) {
+  auto png = slurp(kFixtures + "rgb.png");
+  // An iCCP chunk after IHDR whose data no decoder could unpack and whose CRC is wrong.
+  std::vector<uint8_t> chunk = {0, 0, 0, 6};
+  for (char c : std::string_view("iCCPa\0\0zip????", 14)) chunk.push_back(static_cast<uint8_t>(c));
+  png.insert(png.begin() + 33, chunk.begin(), chunk.end());
+  EXPECT_EQ(largest_difference(load_picture({png, "profile.png"}), pil_view("rgb.png")), 0);
+}
+
 TEST(Decode, WhatIsNoPicture) {
   const TempFile text("text.png", bytes_of("this is a letter, not a picture\n"));
   expect_words(message([&] { load_picture(text); }), {"text.png", "found no picture", "PNG"});

@@ -127,6 +127,22 @@ const char* image_format_name(ImageFormat format) {
   return "?";
 }
 
+std::vector<uint8_t> pixel_chunks(Bytes png) {
+  const Reader r{png};
+  constexpr size_t kSignature = 8, kFrame = 12;  // a chunk's length, type and CRC
+  std::vector<uint8_t> out(png.begin(), png.begin() + static_cast<int64_t>(std::min(kSignature, png.size())));
+  for (size_t at = kSignature; r.has(at, kFrame);) {
+    const size_t length = r.integer(at, 4);
+    if (!r.has(at + kFrame, length)) break;
+    for (const char* kind : {"IHDR", "PLTE", "tRNS", "IDAT", "IEND"})
+      if (r.text(at + 4, kind))
+        out.insert(out.end(), png.begin() + static_cast<int64_t>(at), png.begin() + static_cast<int64_t>(at + kFrame + length));
+    if (r.text(at + 4, "IEND")) break;
+    at += kFrame + length;
+  }
+  return out;
+}
+
 std::optional<ImageHeader> read_image_header(Bytes file) {
   const Reader r{file};
   ImageHeader header;

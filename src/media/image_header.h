@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace zt {
 
@@ -18,5 +19,8 @@ struct ImageHeader {
 const char* image_format_name(ImageFormat format);
 // Nothing if the bytes begin like none of the formats. Takes any bytes.
 std::optional<ImageHeader> read_image_header(std::span<const uint8_t> file);
+// A PNG with the chunks alone that make its pixels (IHDR, PLTE, tRNS, IDAT, IEND): a few kilobytes of text or colour profile can
+// unpack to gigabytes, and a decoder would unpack them. `png` is one that read_image_header() found complete.
+std::vector<uint8_t> pixel_chunks(std::span<const uint8_t> png);
 
 }  // namespace zt

@@ -84,6 +84,7 @@ Picture load_picture(const MediaSource& source, const MediaLimits& limits) {
   }
   if (header->format == ImageFormat::jpeg)
     return orient(decode_jpeg(file, source.name(), header->width, header->height), header->orientation);
+  if (header->format == ImageFormat::png) file = pixel_chunks(file);
   const av::Frame frame = decode_image(source, file, *header, limits);
   check_size(source.name(), frame->width, frame->height, limits);
   return orient(ToRgb().convert(*frame, source.name(), false), header->orientation);
