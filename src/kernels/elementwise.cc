@@ -121,14 +121,17 @@ void snake(const Exec& exec, ConstMat x, const float* alpha, const float* beta, 
 }
 
 void snake_anti_aliased(const Exec& exec, ConstMat x, const float* alpha, const float* beta, const float* up_filter,
-                        const float* down_filter, Mat y) {
-  check_same("snake_anti_aliased", x, y);
-  if (x.rows == 0 || x.cols == 0) return;
+                        const float* down_filter, Mat y, int64_t skip) {
+  if (skip < 0 || y.rows < 0 || skip + y.rows > x.rows || x.cols != y.cols) {
+    fail(ErrorKind::internal, "snake_anti_aliased: found rows {} to {} of [{}, {}] from [{}, {}]; fix the caller", skip, skip + y.rows, skip + y.rows,
+         y.cols, x.rows, x.cols);
+  }
+  if (y.rows == 0 || x.cols == 0) return;
   // A tile of time by channels whose working set stays in the second-level cache, and whose halo of 6 rows stays a small part.
   constexpr int64_t kChannels = 64, kElements = 8192;
   Arena::Scope scope(exec.scratch);
   const int64_t width = x.cols <= kChannels * 3 / 2 ? x.cols : kChannels, blocks = (x.cols + width - 1) / width;
-  const int64_t rows = std::max<int64_t>(1, kElements / width), steps = (x.rows + rows - 1) / rows;
+  const int64_t rows = std::max<int64_t>(1, kElements / width), steps = (y.rows + rows - 1) / rows;
   const int64_t room = snake_scratch_floats(rows, width);
   float* scratch = exec.scratch.take<float>(room * exec.threads.count());
   const int64_t period = width + 16;
@@ -141,9 +144,9 @@ void snake_anti_aliased(const Exec& exec, ConstMat x, const float* alpha, const 
   }
   exec.threads.parallel_for(steps * blocks, 1, [&](int64_t i, int64_t end, int worker) {
     for (; i < end; ++i) {
-      const int64_t b = i % blocks, first = b * width, t = i / blocks * rows;
-      const SnakeTile p{x.data + first, x.stride, y.data + first, y.stride, x.rows, std::min(width, x.cols - first), t,
-                        std::min(x.rows, t + rows), alphas + b * period, inverses + b * period, up_filter, down_filter,
+      const int64_t b = i % blocks, first = b * width, t = skip + i / blocks * rows;
+      const SnakeTile p{x.data + first, x.stride, y.data + first - skip * y.stride, y.stride, x.rows, std::min(width, x.cols - first), t,
+                        std::min(skip + y.rows, t + rows), alphas + b * period, inverses + b * period, up_filter, down_filter,
                         scratch + worker * room};
       exec.ops.snake_anti_aliased(p);
     }

@@ -33,9 +33,10 @@ void add_scaled(const Exec& exec, ConstMat x, const float* scale, Mat y);
 // Channels-last sound x [T, C]: y = x + sin(alpha x)^2 / (beta + 1e-9), alpha and beta [C] already exponentiated where the model says so.
 void snake(const Exec& exec, ConstMat x, const float* alpha, const float* beta, Mat y);
 // The same inside an anti-aliasing pair (BigVGAN): upsample 2x with a 12-tap filter (replicate pad 5, transposed stride 2, times 2, crop 15
-// and 15), snake, downsample 2x with the other 12-tap filter (replicate pad 5 left, 6 right, stride 2). y [T, C]; x and y must not overlap.
+// and 15), snake, downsample 2x with the other 12-tap filter (replicate pad 5 left, 6 right, stride 2). y [n, C] is rows skip .. skip + n of
+// the result (the whole of it is [T, C]); a row sees x from 5 rows before to 5 behind. x and y must not overlap.
 void snake_anti_aliased(const Exec& exec, ConstMat x, const float* alpha, const float* beta, const float* up_filter,
-                        const float* down_filter, Mat y);
+                        const float* down_filter, Mat y, int64_t skip = 0);
 
 // GroupNorm over one frame x [pixels, C] (statistics over pixels and C / groups channels), then silu if asked.
 void group_norm(const Exec& exec, ConstMat x, int groups, const float* weight, const float* bias, float eps, bool with_silu, Mat y);

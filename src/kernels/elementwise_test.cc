@@ -262,6 +262,13 @@ TEST(Elementwise, SnakeAntiAliased) {
       for (int64_t t = 0; t < rows; ++t) {
         for (int64_t c = 0; c < cols; ++c) ASSERT_EQ(out[static_cast<size_t>(t * cols + c)], y.at(t, c));
       }
+      // A part of the rows alone.
+      for (int64_t skip : {int64_t{0}, int64_t{1}, rows / 2, rows - 1}) {
+        const int64_t n = std::min<int64_t>(rows - skip, 7);
+        Values part(static_cast<size_t>(n * cols));
+        snake_anti_aliased(e, {dense.data(), rows, cols, cols}, alpha.data(), beta.data(), up.data(), down.data(), {part.data(), n, cols, cols}, skip);
+        for (int64_t i = 0; i < n * cols; ++i) ASSERT_EQ(part[static_cast<size_t>(i)], out[static_cast<size_t>(skip * cols + i)]);
+      }
     }, {2});
   }
 }

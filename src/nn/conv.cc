@@ -87,13 +87,13 @@ CausalConv3d make_causal_conv3d(const Ops& ops, std::span<const float> w, std::v
   return c;
 }
 
-FrameRing make_frame_ring(const Ctx& ctx, int64_t height, int64_t width, int64_t channels) {
+FrameRing make_frame_ring(const Ctx& ctx, int64_t height, int64_t width, int64_t channels, int64_t frames) {
   FrameRing ring;
   ring.height = height, ring.width = width, ring.channels = channels;
-  for (float*& p : ring.planes) {
-    p = ctx.arena().take<float>(ring.plane_floats());
-    std::memset(p, 0, static_cast<size_t>(ring.plane_floats()) * sizeof(float));
-  }
+  for (size_t i = 0; i < ring.planes.size(); ++i)
+    ring.planes[i] = i == 0 || frames > 1 ? ctx.arena().take<float>(ring.plane_floats()) : nullptr;
+  // The second frame looks back two; no other plane is read before it is written.
+  if (frames > 1) std::memset(ring.planes[2], 0, static_cast<size_t>(ring.plane_floats()) * sizeof(float));
   return ring;
 }
 

@@ -54,8 +54,8 @@ struct FrameRing {
   int64_t plane_floats() const { return height * width * channels; }
   float* push() { return planes[static_cast<size_t>(seen++ % 3)]; }
 };
-// Takes its planes (zeroed) from the arena of `ctx`.
-FrameRing make_frame_ring(const Ctx& ctx, int64_t height, int64_t width, int64_t channels);
+// Takes its planes from the arena of `ctx`; `frames` is how many will be pushed (a single one needs no past).
+FrameRing make_frame_ring(const Ctx& ctx, int64_t height, int64_t width, int64_t channels, int64_t frames);
 
 // One output frame from the newest frame of the ring: y [height * width, out] (+)=, where row (r, c) sees the padded plane at (r * stride, c * stride).
 void causal_conv3d(const Ctx& ctx, const FrameRing& ring, const CausalConv3d& conv, int64_t height, int64_t width, int64_t stride, Mat y,

@@ -99,7 +99,7 @@ TEST(CausalConv3d, EqualsTheDoubleLoopFrameByFrame) {
     const auto w = noise(c.out * c.in * 27, 7), bias = noise(c.out, 8);
     const CausalConv3d conv = make_causal_conv3d(f.exec.ops, w, bias, c.out, c.in);
     Arena::Scope scope(f.arena);
-    FrameRing ring = make_frame_ring(f.ctx, ph, pw, c.in);
+    FrameRing ring = make_frame_ring(f.ctx, ph, pw, c.in, 5);
     std::vector<std::vector<float>> planes;
     for (int64_t t = 0; t < 5; ++t) {
       const auto x = noise(c.height * c.width * c.in, 100 + static_cast<unsigned>(t));

@@ -217,8 +217,12 @@ void snake_anti_aliased(const SnakeTile& p) noexcept {
   float* x = p.scratch;                 // rows t0 - 6 .. t1 + 5
   float* even = x + (n + 12) * C + 16;  // rows t0 - 3 .. t1 + 2
   float* odd = even + wide + 16;
+  // Dense rows inside the signal are one run; the others go one by one.
+  const int64_t first = p.x_stride == C ? (p.t0 < 6 ? 0 : p.t0 - 6) : p.total, last = p.t1 + 6 < p.total ? p.t1 + 6 : p.total;
+  if (first < last) copy_floats(x + (first - p.t0 + 6) * C, p.x + first * C, (last - first) * C);
   for (int64_t i = 0; i < n + 12; ++i) {
     int64_t t = p.t0 - 6 + i;
+    if (t >= first && t < last) continue;
     t = t < 0 ? 0 : t >= p.total ? p.total - 1 : t;
     copy_floats(x + i * C, p.x + t * p.x_stride, C);
   }

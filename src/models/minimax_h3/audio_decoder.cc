@@ -30,12 +30,9 @@ void activate(const Ctx& ctx, const AudioDecoder::Activation& a, const Track& x,
   const int64_t first = y.filled(), end = x.complete() ? x.length() : x.filled() - kActivationReach;
   if (end <= first) return;
   const int64_t from = std::max(first - kActivationReach, int64_t{0}), to = std::min(end + kActivationReach, x.length());
-  // Away from the true ends the rows next to a cut come out wrong (their edge is not the signal's), so they are left out.
-  Arena::Scope scope(ctx.arena());
-  Mat all = ctx.mat(to - from, x.channels());
-  snake_anti_aliased(ctx.exec, x.rows(from, to - from), a.alpha.data(), a.beta.data(), a.up_filter.data(), a.down_filter.data(), all);
-  Mat fresh = y.append(end - first);
-  std::copy_n(all.row(first - from), fresh.rows * fresh.cols, fresh.data);
+  // The edges of this window are the signal's only at its true ends; rows that see another edge are not asked for.
+  snake_anti_aliased(ctx.exec, x.rows(from, to - from), a.alpha.data(), a.beta.data(), a.up_filter.data(), a.down_filter.data(),
+                     y.append(end - first), first - from);
 }
 
 // The same for a padded convolution of stride 1: x is a track padded by padding(c). With `residual`, y = residual + conv(x).

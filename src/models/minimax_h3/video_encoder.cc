@@ -24,19 +24,19 @@ struct Frame {
 // What one pass over a clip keeps: the past frames of every convolution.
 class Pass {
  public:
-  Pass(const Ctx& ctx, const VideoEncoder& e, const VideoVaeConfig& c, int64_t height, int64_t width)
-      : ctx_(ctx), e_(e), c_(c), in_(make_frame_ring(ctx, height + 2, width + 2, c.in_channels)) {
+  Pass(const Ctx& ctx, const VideoEncoder& e, const VideoVaeConfig& c, int64_t frames, int64_t height, int64_t width)
+      : ctx_(ctx), e_(e), c_(c), in_(make_frame_ring(ctx, height + 2, width + 2, c.in_channels, frames)) {
     for (const VideoEncoder::Level& level : e.levels) {
       auto& rings = rings_.emplace_back();
       for (const VideoEncoder::Resnet& r : level.resnets) {
-        rings.push_back(make_frame_ring(ctx, height + 2, width + 2, r.conv1.in));
-        rings.push_back(make_frame_ring(ctx, height + 2, width + 2, r.conv2.in));
+        rings.push_back(make_frame_ring(ctx, height + 2, width + 2, r.conv1.in, frames));
+        rings.push_back(make_frame_ring(ctx, height + 2, width + 2, r.conv2.in, frames));
       }
       if (!level.downsampler) continue;
-      rings.push_back(make_frame_ring(ctx, height + 1, width + 1, level.downsampler->in));
+      rings.push_back(make_frame_ring(ctx, height + 1, width + 1, level.downsampler->in, frames));
       height /= level.spatial_stride, width /= level.spatial_stride;
     }
-    out_ = make_frame_ring(ctx, height + 2, width + 2, e.conv_out.in);
+    out_ = make_frame_ring(ctx, height + 2, width + 2, e.conv_out.in, frames);
   }
 
   // True if this frame completed a latent frame, written to moments [h * w, 2 * latent_channels].
@@ -131,7 +131,7 @@ VideoEncoder load_video_encoder(const Weights& w, const Ops& ops, const VideoVae
 void encode_clip(const Ctx& ctx, const VideoEncoder& e, const VideoVaeConfig& c, int64_t frames, int64_t height, int64_t width,
                  const FrameSource& frame, Mat moments) {
   Arena::Scope scope(ctx.arena());
-  Pass pass(ctx, e, c, height, width);
+  Pass pass(ctx, e, c, frames, height, width);
   Frame input{ctx.mat(height * width, c.in_channels), height, width};
   const int64_t rows = height / c.spatial_ratio() * (width / c.spatial_ratio());
   int64_t done = 0;
