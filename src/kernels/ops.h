@@ -75,7 +75,7 @@ struct Bf16Keys {
   int64_t first, last;           // keys to pack now: first is a multiple of 32, last too or == rows
   int64_t d;                     // head_dim
   uint16_t* k_tiles;             // [rows_pad / 16][d_pad / 32][16][16][2]; rows_pad and d_pad: multiples of 32
-  uint16_t* v_tiles;             // [rows_pad / 32][d_pad / 16][16][16][2]
+  uint16_t* v_tiles;             // [d_pad / 32][rows_pad / 32][2][16][16][2]
 };
 struct Bf16Attention {
   const float* q;

@@ -1,6 +1,6 @@
 // Attention of bf16 tiles: scores of 32 queries by a block of keys, softmax in float32, weights back to bf16, values.
 
-constexpr int64_t kQueries = 32, kKeys = 256;
+constexpr int64_t kQueries = 32, kKeys = 768;
 constexpr int64_t kScorePitch = kKeys + 16, kWeightPitch = kKeys + 32;   // off powers of two, which would share cache sets
 
 inline int64_t pad32(int64_t n) { return (n + 31) / 32 * 32; }
@@ -58,8 +58,8 @@ void bf16_pack_keys(const Bf16Keys& p) noexcept {
   const __m512i low = _mm512_set1_epi32(0xFFFF);
   for (int64_t j = p.first; j < end; j += 2) {
     const float* x = p.v + j * p.v_stride;
-    uint16_t* out = p.v_tiles + j / 32 * 32 * d_pad + j % 32 / 2 * 32;
-    for (int64_t c = 0; c < d_pad; c += 16, out += kTile) {
+    for (int64_t c = 0; c < d_pad; c += 16) {
+      uint16_t* out = p.v_tiles + c / 32 * 32 * pad32(p.rows) + (j / 32 * 2 + c / 16 % 2) * kTile + j % 32 / 2 * 32;
       const int64_t n = p.d - c < 0 ? 0 : p.d - c;
       const vf a = j < p.rows ? vload_n(x + c, n) : vzero();
       const vf b = j + 1 < p.rows ? vload_n(x + p.v_stride + c, n) : vzero();
@@ -157,19 +157,19 @@ inline void score_block(const uint16_t* q, const uint16_t* k, int64_t d_pad, int
   }
 }
 
-// o += weights * v over n_pad keys.
+// o += weights * v over n_pad of all rows_pad keys.
 template <int R>
-inline void value_block(const uint16_t* p, const uint16_t* v, int64_t d_pad, int64_t n_pad, float* o) {
+inline void value_block(const uint16_t* p, const uint16_t* v, int64_t rows_pad, int64_t d_pad, int64_t n_pad, float* o) {
   memory_fence();
   for (int64_t c = 0; c < d_pad; c += 32) {
-    const uint16_t* b = v + c / 16 * kTile;
+    const uint16_t* b = v + c * rows_pad;
     _tile_loadd(0, o + c, d_pad * 4);
     _tile_loadd(1, o + c + 16, d_pad * 4);
     if constexpr (R > 1) {
       _tile_loadd(2, o + 16 * d_pad + c, d_pad * 4);
       _tile_loadd(3, o + 16 * d_pad + c + 16, d_pad * 4);
     }
-    for (int64_t j = 0; j < n_pad; j += 32, b += 32 * d_pad) {
+    for (int64_t j = 0; j < n_pad; j += 32, b += 2 * kTile) {
       _tile_loadd(6, b, 64);
       _tile_loadd(4, p + j, kWeightPitch * 2);
       _tile_dpbf16ps(0, 4, 6);
@@ -225,7 +225,7 @@ inline void attend(const Bf16Attention& p) {
         for (int64_t c = 0; c < n_pad; c += 32) _mm512_store_si512(w.weight + i * kWeightPitch + c, _mm512_setzero_si512());
       }
     }
-    value_block<R>(w.weight, p.v_tiles + j * d_pad, d_pad, n_pad, w.o);
+    value_block<R>(w.weight, p.v_tiles + j * 32, pad32(p.rows), d_pad, n_pad, w.o);
   }
   for (int64_t i = 0; i < m; ++i) {
     const vf r = vset(w.sum[i] == 0 ? 0.0f : 1.0f / w.sum[i]);   // no visible key: zeros
