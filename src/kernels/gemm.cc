@@ -106,8 +106,14 @@ Grid make_grid(int64_t M, int64_t N, int64_t row_unit, int64_t col_unit, int64_t
   return g;
 }
 
+// Whether C is better written past the caches.
+bool streams(const GemmOutput& c, int64_t M, int64_t N) {
+  constexpr int64_t kBytes = 12 << 20;
+  return M * N * 4 > kBytes && !c.add && !c.gate && c.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(c.data) % 64 == 0;
+}
+
 // The end of the block that starts at row m, column n.
-FinishBlock end_of(const GemmOutput& c, int64_t m, int64_t rows, int64_t n, int64_t cols) {
+FinishBlock end_of(const GemmOutput& c, int64_t m, int64_t rows, int64_t n, int64_t cols, bool stream) {
   FinishBlock f{};
   f.m = rows, f.n = cols;
   f.c = c.data + m * c.row_stride + n, f.ldc = c.row_stride;
@@ -116,12 +122,14 @@ FinishBlock end_of(const GemmOutput& c, int64_t m, int64_t rows, int64_t n, int6
   f.add = c.add;
   f.gate = c.gate ? c.gate + n : nullptr, f.gate_stride = c.gate_stride;
   f.gate_row = c.gate_row ? c.gate_row + m : nullptr;
+  f.stream = stream && n * sizeof(float) % 64 == 0;
   return f;
 }
 
 void gemm_f32(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const GemmOutput& c) {
   const Ops& ops = exec.ops;
   const int64_t K = w.k(), N = round_up(w.n, ops.f32_lane);
+  const bool stream = streams(c, a.rows, w.n);
   const Grid grid = make_grid(a.rows, N, ops.f32_rows, ops.f32_cols, 256, 24576, exec.threads.count());
   const int64_t room = grid.rows * grid.cols;
   float* scratch = exec.scratch.take<float>(room * exec.threads.count());
@@ -135,7 +143,7 @@ void gemm_f32(const Exec& exec, const GemmInput& a, const Runs& runs, const Pack
         b.k0 = k, b.k1 = std::min(K, k + ops.f32_kc), b.accumulate = k > 0;
         ops.gemm_f32(b);
       }
-      FinishBlock f = end_of(c, m, rows, n, std::min(cols, w.n - n));
+      FinishBlock f = end_of(c, m, rows, n, std::min(cols, w.n - n), stream);
       f.acc = b.c, f.ldacc = b.ldc;
       ops.finish(f);
     }
@@ -202,6 +210,7 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
   const int threads = exec.threads.count();
   const int64_t K = w.k(), k_tiles = round_up(K, kTileK) / kTileK, N = round_up(w.n, kTileN);
   const bool shared = runs.count > 1 && runs.segment % kTileK == 0 && a.row_stride > 0 && a.row_stride * 2 <= K;
+  const bool stream = streams(c, a.rows, w.n);
   const int64_t tall = rows_per_task(a.rows, K, threads);
   if (tall > 0 && !shared) {
     const int64_t room = round_up(tall, 32) * k_tiles * kTileK;
@@ -213,7 +222,7 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
         Bf16Rows mine = layout;
         mine.data = tiles + worker * room;
         gather_tiles(ops, a, runs, K, m, rows, tiles + worker * room);
-        bf16_block(ops, mine, 0, rows, 0, N, w, end_of(c, m, rows, 0, w.n));
+        bf16_block(ops, mine, 0, rows, 0, N, w, end_of(c, m, rows, 0, w.n, stream));
       }
     });
     return;
@@ -234,7 +243,7 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
     for (; i < end; ++i) {
       const int64_t m = i / grid.col_blocks() * grid.rows, n = i % grid.col_blocks() * grid.cols;
       const int64_t rows = std::min(grid.rows, a.rows - m), cols = std::min(grid.cols, N - n);
-      bf16_block(ops, rows_of, m, rows, n, cols, w, end_of(c, m, rows, n, std::min(cols, w.n - n)));
+      bf16_block(ops, rows_of, m, rows, n, cols, w, end_of(c, m, rows, n, std::min(cols, w.n - n), stream));
     }
   });
 }

@@ -194,6 +194,26 @@ TEST(Gemm, StackedAndNarrowWeights) {
   }, {2});
 }
 
+// Above 12 MiB results are written past the caches: the same bits as in two halves below it, also by rows and columns left over.
+TEST(Gemm, LargeResultsAreStreamed) {
+  const int64_t M = 1030, N = 3200, K = 40;
+  const auto a = test::normal(M * K, 1), w = test::normal(N * K, 2), bias = test::normal(N, 3);
+  test::on_every_table([&](const Exec& exec) {
+    for (DType compute : {DType::f32, DType::bf16}) {
+      for (int64_t columns : {N, N - 5}) {
+        const View view{w.data(), DType::f32, {columns, K}};
+        const PackedWeight packed = pack_weight(exec.ops, view, 1, compute);
+        Tensor whole({M, N}), halves({M, N});
+        gemm(exec, {a.data(), M, K, {}, K}, packed, {.data = whole.data(), .row_stride = N, .bias = bias.data()});
+        for (int64_t m : {int64_t{0}, M / 2}) {
+          gemm(exec, {a.data() + m * K, M / 2, K, {}, K}, packed, {.data = halves.data() + m * N, .row_stride = N, .bias = bias.data()});
+        }
+        ASSERT_EQ(0, std::memcmp(whole.data(), halves.data(), static_cast<size_t>(M * N) * sizeof(float)));
+      }
+    }
+  }, {1, 2});
+}
+
 TEST(Gemm, RefusesWhatDoesNotFit) {
   Threads threads(1);
   Arena scratch;

@@ -36,6 +36,7 @@ struct FinishBlock {
   const float* gate;             // rows of [n], gate_stride apart, or null
   int64_t gate_stride;
   const int32_t* gate_row;       // [m] or null
+  bool stream;                   // c is too large to be found in a cache again, and every row of it starts on 64 bytes: write past them
 };
 
 // A * B in bf16 with float32 sums, then `end`. Tile (i, t) of A, 16 rows of 32 values, starts at a + i * block_stride + tile_offset[t],

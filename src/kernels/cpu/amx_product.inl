@@ -72,7 +72,7 @@ inline void finish_tile(const Bf16Block& p, int64_t i, int64_t j, const float* a
   if (f.bias) f.bias += j;
   if (f.gate) f.gate += j;
   if (f.gate_row) f.gate_row += i;
-  finish(f);
+  finish_unfenced(f);
 }
 
 // R x V tiles of C, at most 2 x 2: the four sums, two tiles of A and two of B fill the eight registers. `ahead` is what comes next
@@ -128,5 +128,6 @@ void gemm_bf16(const Bf16Block& p) noexcept {
       finish_tile(p, i, j, acc);
     }
   }
+  _mm_sfence();
   _tile_release();
 }

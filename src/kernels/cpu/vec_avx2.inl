@@ -9,6 +9,7 @@ inline vf vload(const float* p) { return _mm256_loadu_ps(p); }
 inline vf vload_n(const float* p, int64_t n) { return n >= 8 ? vload(p) : _mm256_maskload_ps(p, mask_of(n)); }
 inline void vstore(float* p, vf v) { _mm256_storeu_ps(p, v); }
 inline void vstore_n(float* p, int64_t n, vf v) { n >= 8 ? vstore(p, v) : _mm256_maskstore_ps(p, mask_of(n), v); }
+inline void vstream(float* p, vf v) { _mm256_stream_ps(p, v); }   // past the caches; p on a vector's boundary
 inline vf vset(float x) { return _mm256_set1_ps(x); }
 inline vf vkeep(vf v, int64_t n) { return _mm256_and_ps(v, _mm256_castsi256_ps(mask_of(n))); }   // zero from lane n on
 inline vf vzero() { return _mm256_setzero_ps(); }

@@ -7,6 +7,7 @@ inline vf vload(const float* p) { return _mm512_loadu_ps(p); }
 inline vf vload_n(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(mask_of(n), p); }
 inline void vstore(float* p, vf v) { _mm512_storeu_ps(p, v); }
 inline void vstore_n(float* p, int64_t n, vf v) { _mm512_mask_storeu_ps(p, mask_of(n), v); }
+inline void vstream(float* p, vf v) { _mm512_stream_ps(p, v); }   // past the caches; p on a vector's boundary
 inline vf vset(float x) { return _mm512_set1_ps(x); }
 inline vf vkeep(vf v, int64_t n) { return _mm512_maskz_mov_ps(mask_of(n), v); }   // zero from lane n on
 inline vf vzero() { return _mm512_setzero_ps(); }
