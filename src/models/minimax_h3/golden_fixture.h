@@ -1,5 +1,5 @@
 #pragma once
-// For the tests of this folder: golden case a, a place to compute, and the relative L2 distance.
+// For the tests of this folder: the golden cases, a place to compute, and the relative L2 distance.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,10 +10,21 @@
 
 namespace zt::h3 {
 
-inline std::string golden_path(const std::string& rest) { return std::string(ZT_SOURCE_DIR) + "/tests/golden/a/" + rest; }
+inline std::string golden_path(const std::string& rest, const std::string& golden_case = "a") {
+  return std::string(ZT_SOURCE_DIR) + "/tests/golden/" + golden_case + "/" + rest;
+}
 
 struct Golden {
-  SafetensorsFile file{golden_path("golden.safetensors")};
+  explicit Golden(const std::string& golden_case = "a") : file(golden_path("golden.safetensors", golden_case)) {}
+  SafetensorsFile file;
+  // What stands before `suffix` in the names that end with it: the runs of the case.
+  std::vector<std::string> runs(const std::string& suffix) const {
+    std::vector<std::string> found;
+    for (const NamedView& t : file.tensors())
+      if (t.name.ends_with(suffix) && !t.name.starts_with("unit.")) found.push_back(t.name.substr(0, t.name.size() - suffix.size()));
+    EXPECT_GE(found.size(), 4u);
+    return found;
+  }
   const View& view(const std::string& name) const {
     const View* v = file.find(name);
     if (!v) fail(ErrorKind::internal, "golden.safetensors has no {}", name);
