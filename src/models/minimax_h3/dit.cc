@@ -1,0 +1,278 @@
+#include "models/minimax_h3/dit.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "nn/linear.h"
+
+namespace zt::h3 {
+
+namespace {
+
+constexpr int kModalities = 3;      // rows of the AdaLN table per timestep: video, text, audio
+constexpr int kModulations = 6;     // shift, scale, gate of attention, then of the feed-forward
+
+struct Block {
+  std::vector<float> norm1, norm2, norm_q, norm_k;
+  Linear qkv, out, fc1, fc2;
+  Linear adaln;                     // absent in refiner blocks
+};
+
+struct Prepared final : Denoiser::Prepared {
+  PackedLayout layout;
+  Tensor text;                      // refined text rows [N, hidden]
+  Tensor cosine, sine;              // [S, 3 * rope_freq_dim]
+};
+
+Block load_block(const Weights& w, const Ops& ops, const std::string& b, bool modulated, DType compute) {
+  Block k{w.vector(b + "norm1.weight"),
+          w.vector(b + "norm2.weight"),
+          w.vector(b + "attn.norm_q.weight"),
+          w.vector(b + "attn.norm_k.weight"),
+          load_stacked(w, ops, {b + "attn.to_q", b + "attn.to_k", b + "attn.to_v"}, compute),
+          load_linear(w, ops, b + "attn.to_out.0", compute),
+          load_linear(w, ops, b + "ff.net.0.proj", compute),
+          load_linear(w, ops, b + "ff.net.2", compute),
+          {}};
+  if (modulated) k.adaln = load_linear(w, ops, b + "adaln_proj.linear", compute);
+  return k;
+}
+
+// Rows of x at `index` -> dense y.
+void gather_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Mat y) {
+  ctx.exec.threads.parallel_for(y.rows, 64, [&](int64_t i0, int64_t i1, int) {
+    for (int64_t i = i0; i < i1; ++i) std::memcpy(y.row(i), x.row(index[static_cast<size_t>(i)]), static_cast<size_t>(y.cols) * sizeof(float));
+  });
+}
+
+void scatter_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Mat y) {
+  ctx.exec.threads.parallel_for(x.rows, 64, [&](int64_t i0, int64_t i1, int) {
+    for (int64_t i = i0; i < i1; ++i) std::memcpy(y.row(index[static_cast<size_t>(i)]), x.row(i), static_cast<size_t>(x.cols) * sizeof(float));
+  });
+}
+
+class Dit final : public Denoiser {
+ public:
+  Dit(const Ops& ops, const std::string& folder, DType compute)
+      : config_(read_dit_config(folder + "/config.json")),
+        weights_(open_weights(folder, "diffusion_pytorch_model"), dit_tensor_specs(config_), folder) {
+    const Weights& w = weights_;
+    proj_in_ = load_linear(w, ops, "proj_in", compute);
+    audio_proj_in_ = load_linear(w, ops, "audio_proj_in", compute);
+    context_embedder_ = load_linear(w, ops, "context_embedder", compute);
+    time_1_ = load_linear(w, ops, "time_embedder.linear_1", compute);
+    time_2_ = load_linear(w, ops, "time_embedder.linear_2", compute);
+    for (int64_t i = 0; i < config_.num_refiner_layers; ++i)
+      refiner_.push_back(load_block(w, ops, fmt::format("token_refiner.refiner_blocks.{}.", i), false, compute));
+    refiner_norm_ = w.vector("token_refiner.final_norm.weight");
+    for (int64_t i = 0; i < config_.num_layers; ++i)
+      blocks_.push_back(load_block(w, ops, fmt::format("transformer_blocks.{}.", i), true, compute));
+    norm_out_ = w.vector("norm_out.norm.weight");
+    norm_out_linear_ = load_linear(w, ops, "norm_out.linear", compute);
+    proj_out_ = load_linear(w, ops, "proj_out", compute);
+    audio_proj_out_ = load_linear(w, ops, "audio_proj_out", compute);
+  }
+
+  int64_t video_row_width() const override { return config_.patch_values(); }
+  int64_t audio_row_width() const override { return config_.audio_in_channels; }
+  std::unique_ptr<Denoiser::Prepared> prepare(const Ctx& ctx, const PackedLayout& layout, ConstMat prompt_embeds) const override;
+  void step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<const float> timestep, std::span<const int32_t> timestep_indices,
+            ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const override;
+
+ private:
+  void attend(const Ctx& ctx, const Block& b, ConstMat y, const Prepared* rope, Mat o) const;
+  Tensor refine(const Ctx& ctx, ConstMat prompt_embeds) const;
+  Mat embed_time(const Ctx& ctx, std::span<const float> timestep) const;
+  void run_block(const Ctx& ctx, const Block& b, const Prepared& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention, Mat x) const;
+  void head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, ConstMat table, std::span<const int32_t> timestep_indices,
+            const Linear& proj, Mat velocity) const;
+
+  DitConfig config_;
+  Weights weights_;
+  Linear proj_in_, audio_proj_in_, context_embedder_, time_1_, time_2_, norm_out_linear_, proj_out_, audio_proj_out_;
+  std::vector<Block> refiner_, blocks_;
+  std::vector<float> refiner_norm_, norm_out_;
+};
+
+// y [S, hidden] -> o [S, inner]: attention over all rows, before the output projection. `rope` is null in the refiner.
+void Dit::attend(const Ctx& ctx, const Block& b, ConstMat y, const Prepared* rope, Mat o) const {
+  const int heads = static_cast<int>(config_.num_attention_heads), d = static_cast<int>(config_.attention_head_dim);
+  const int64_t inner = config_.inner_dim();
+  Arena::Scope scope(ctx.arena());
+  Mat qkv = ctx.mat(y.rows, 3 * inner);
+  linear(ctx, y, b.qkv, qkv);
+  const float* cosine = rope ? rope->cosine.data() : nullptr;
+  const float* sine = rope ? rope->sine.data() : nullptr;
+  const int64_t half = rope ? 3 * config_.rope_freq_dim : 0;
+  head_norm_rope(ctx.exec, qkv.data, y.rows, qkv.stride, heads, d, config_.qk_norm_eps, b.norm_q.data(), cosine, sine, half);
+  head_norm_rope(ctx.exec, qkv.data + inner, y.rows, qkv.stride, heads, d, config_.qk_norm_eps, b.norm_k.data(), cosine, sine, half);
+  AttentionArgs a;
+  a.q = qkv.data, a.k = qkv.data + inner, a.v = qkv.data + 2 * inner, a.o = o.data;
+  a.q_rows = a.kv_rows = y.rows;
+  a.q_stride = a.k_stride = a.v_stride = qkv.stride, a.o_stride = o.stride;
+  a.heads = a.kv_heads = heads, a.head_dim = d;
+  a.scale = 1.0f / std::sqrt(static_cast<float>(d));
+  a.compute = b.qkv.weight.compute;
+  attention(ctx.exec, a);
+}
+
+// Text rows through the refiner: constant over the evaluations of a request.
+Tensor Dit::refine(const Ctx& ctx, ConstMat prompt_embeds) const {
+  Tensor text({prompt_embeds.rows, config_.hidden_size});
+  if (prompt_embeds.rows == 0) return text;
+  Mat x = text.mat();
+  linear(ctx, prompt_embeds, context_embedder_, x);
+  for (const Block& b : refiner_) {
+    ctx.exec.check_cancel();
+    Arena::Scope scope(ctx.arena());
+    Mat y = ctx.mat(x.rows, x.cols), o = ctx.mat(x.rows, config_.inner_dim());
+    Mat ff = ctx.mat(x.rows, 2 * config_.ffn_dim), g = ctx.mat(x.rows, config_.ffn_dim);
+    rms_norm(ctx.exec, x, b.norm1.data(), config_.norm_eps, y);
+    attend(ctx, b, y, nullptr, o);
+    linear_add(ctx, o, b.out, x);
+    rms_norm(ctx.exec, x, b.norm2.data(), config_.norm_eps, y);
+    linear(ctx, y, b.fc1, ff);
+    swiglu(ctx.exec, ff, true, g);
+    linear_add(ctx, g, b.fc2, x);
+  }
+  rms_norm(ctx.exec, x, refiner_norm_.data(), config_.final_norm_eps, x);
+  return text;
+}
+
+std::unique_ptr<Denoiser::Prepared> Dit::prepare(const Ctx& ctx, const PackedLayout& layout, ConstMat prompt_embeds) const {
+  if (prompt_embeds.cols != config_.text_dim)
+    fail(ErrorKind::model, "{}: text_dim is {}, but the text encoder gives {} channels; they do not belong together", weights_.component(),
+         config_.text_dim, prompt_embeds.cols);
+  auto p = std::make_unique<zt::h3::Prepared>();
+  p->layout = layout;
+  p->text = refine(ctx, prompt_embeds);
+  if (ctx.tap) ctx.tap("dit.text_refined", p->text.view());
+  const int64_t rows = layout.rows(), f = config_.rope_freq_dim;
+  p->cosine = Tensor({rows, 3 * f});
+  p->sine = Tensor({rows, 3 * f});
+  std::vector<float> inverse(static_cast<size_t>(f));
+  for (int64_t j = 0; j < f; ++j)
+    inverse[static_cast<size_t>(j)] = 1.0f / std::pow(static_cast<float>(config_.rope_theta), static_cast<float>(2 * j) / static_cast<float>(2 * f));
+  ctx.exec.threads.parallel_for(rows, 256, [&](int64_t r0, int64_t r1, int) {
+    for (int64_t r = r0; r < r1; ++r)
+      for (int64_t axis = 0; axis < 3; ++axis)
+        for (int64_t j = 0; j < f; ++j) {
+          float angle = static_cast<float>(layout.position_ids[static_cast<size_t>(r * 3 + axis)]) * inverse[static_cast<size_t>(j)];
+          p->cosine.mat().row(r)[axis * f + j] = std::cos(angle);
+          p->sine.mat().row(r)[axis * f + j] = std::sin(angle);
+        }
+  });
+  return p;
+}
+
+// silu(time embedding) of each distinct t in [0, 1] (unscaled): [timesteps, time_embed_dim].
+Mat Dit::embed_time(const Ctx& ctx, std::span<const float> timestep) const {
+  const int64_t n = static_cast<int64_t>(timestep.size()), half = config_.freq_dim / 2;
+  Mat out = ctx.mat(n, config_.time_embed_dim);
+  Arena::Scope scope(ctx.arena());
+  Mat features = ctx.mat(n, config_.freq_dim), hidden = ctx.mat(n, config_.time_embed_hidden_dim);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < half; ++j) {
+      float frequency = std::exp(-static_cast<float>(std::log(10000.0)) * static_cast<float>(j) / static_cast<float>(half));
+      float angle = timestep[static_cast<size_t>(i)] * frequency;
+      features.row(i)[j] = std::cos(angle);
+      features.row(i)[half + j] = std::sin(angle);
+    }
+  linear(ctx, features, time_1_, hidden, Activation::silu);
+  linear(ctx, hidden, time_2_, out);
+  if (ctx.tap) {
+    ctx.tap("dit.time_features", {features.data, DType::f32, {n, config_.freq_dim}});
+    ctx.tap("dit.temb", {out.data, DType::f32, {n, config_.time_embed_dim}});
+  }
+  silu(ctx.exec, out, out);
+  return out;
+}
+
+void Dit::run_block(const Ctx& ctx, const Block& b, const Prepared& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention, Mat x) const {
+  const int64_t h = config_.hidden_size, stride = kModulations * h;
+  Arena::Scope scope(ctx.arena());
+  Mat table = ctx.mat(temb.rows, kModalities * stride);   // row 3 * timestep + tag of [6, hidden]
+  linear(ctx, temb, b.adaln, table);
+  const float *shift_msa = table.data, *scale_msa = shift_msa + h, *gate_msa = scale_msa + h;
+  const float *shift_mlp = gate_msa + h, *scale_mlp = shift_mlp + h, *gate_mlp = scale_mlp + h;
+  Mat y = ctx.mat(x.rows, h);
+  rms_norm_modulate(ctx.exec, x, b.norm1.data(), config_.norm_eps, scale_msa, shift_msa, stride, adaln_row, y);
+  {
+    Arena::Scope attention_scope(ctx.arena());
+    Mat o = ctx.mat(x.rows, config_.inner_dim());
+    attend(ctx, b, y, &p, o);
+    if (tap_attention) {
+      Mat branch = ctx.mat(x.rows, h);
+      linear(ctx, o, b.out, branch);
+      ctx.tap("dit.block0_attn_out", {branch.data, DType::f32, {x.rows, h}});
+    }
+    linear_gated(ctx, o, b.out, x, gate_msa, stride, adaln_row);
+  }
+  ctx.exec.check_cancel();
+  Mat ff = ctx.mat(x.rows, 2 * config_.ffn_dim), g = ctx.mat(x.rows, config_.ffn_dim);
+  rms_norm_modulate(ctx.exec, x, b.norm2.data(), config_.norm_eps, scale_mlp, shift_mlp, stride, adaln_row, y);
+  linear(ctx, y, b.fc1, ff);
+  swiglu(ctx.exec, ff, true, g);
+  linear_gated(ctx, g, b.fc2, x, gate_mlp, stride, adaln_row);
+}
+
+// Final norm, modulation per timestep, and one modality's head on its rows only.
+void Dit::head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, ConstMat table, std::span<const int32_t> timestep_indices,
+               const Linear& proj, Mat velocity) const {
+  const int64_t n = static_cast<int64_t>(index.size()), h = config_.hidden_size;
+  if (n == 0) return;
+  Arena::Scope scope(ctx.arena());
+  Mat rows = ctx.mat(n, h);
+  gather_rows(ctx, x, index, rows);
+  std::vector<int32_t> table_row;
+  for (int32_t i : index) table_row.push_back(timestep_indices[static_cast<size_t>(i)]);
+  rms_norm_modulate(ctx.exec, rows, norm_out_.data(), config_.final_norm_eps, table.data + h, table.data, table.stride, table_row.data(), rows);
+  linear(ctx, rows, proj, velocity);
+}
+
+void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<const float> timestep, std::span<const int32_t> timestep_indices,
+               ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const {
+  const auto& p = static_cast<const zt::h3::Prepared&>(prepared);
+  const PackedLayout& layout = p.layout;
+  const int64_t rows = layout.rows(), h = config_.hidden_size;
+  Arena::Scope scope(ctx.arena());
+  Mat temb = embed_time(ctx, timestep), x = ctx.mat(rows, h);
+  {
+    Arena::Scope embed_scope(ctx.arena());
+    Mat video = ctx.mat(video_rows.rows, h), audio = ctx.mat(audio_rows.rows, h);
+    linear(ctx, video_rows, proj_in_, video);
+    linear(ctx, audio_rows, audio_proj_in_, audio);
+    scatter_rows(ctx, p.text.mat(), layout.text_indices, x);
+    scatter_rows(ctx, video, layout.video_indices, x);
+    scatter_rows(ctx, audio, layout.audio_indices, x);
+  }
+  std::vector<int32_t> adaln_row(static_cast<size_t>(rows));
+  for (size_t i = 0; i < adaln_row.size(); ++i) adaln_row[i] = timestep_indices[i] * kModalities + layout.token_tags[i];
+
+  // The residual stream before and after each block, for a trace of models small enough to keep it.
+  constexpr int64_t kTapBytes = int64_t{256} << 20;
+  std::vector<float> stream;
+  auto keep = [&] {
+    if (ctx.tap && (config_.num_layers + 1) * rows * h * 4 <= kTapBytes) stream.insert(stream.end(), x.data, x.data + rows * h);
+  };
+  keep();
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    ctx.exec.check_cancel();
+    run_block(ctx, blocks_[i], p, temb, adaln_row.data(), ctx.tap && i == 0, x);
+    keep();
+  }
+  if (!stream.empty()) ctx.tap("dit.hidden", {stream.data(), DType::f32, {config_.num_layers + 1, rows, h}});
+
+  Mat table = ctx.mat(temb.rows, 2 * h);   // shift, scale per timestep
+  linear(ctx, temb, norm_out_linear_, table);
+  head(ctx, x, layout.video_indices, table, timestep_indices, proj_out_, video_velocity);
+  head(ctx, x, layout.audio_indices, table, timestep_indices, audio_proj_out_, audio_velocity);
+}
+
+}  // namespace
+
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, DType compute) { return std::make_unique<Dit>(ops, folder, compute); }
+
+}  // namespace zt::h3
