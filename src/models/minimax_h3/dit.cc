@@ -20,7 +20,7 @@ struct Block {
   Linear adaln;                     // absent in refiner blocks
 };
 
-struct Prepared final : Denoiser::Prepared {
+struct DitState final : Denoiser::Prepared {
   PackedLayout layout;
   Tensor text;                      // refined text rows [N, hidden]
   Tensor cosine, sine;              // [S, 3 * rope_freq_dim]
@@ -82,10 +82,10 @@ class Dit final : public Denoiser {
             ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const override;
 
  private:
-  void attend(const Ctx& ctx, const Block& b, ConstMat y, const Prepared* rope, Mat o) const;
+  void attend(const Ctx& ctx, const Block& b, ConstMat y, const DitState* rope, Mat o) const;
   Tensor refine(const Ctx& ctx, ConstMat prompt_embeds) const;
   Mat embed_time(const Ctx& ctx, std::span<const float> timestep) const;
-  void run_block(const Ctx& ctx, const Block& b, const Prepared& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention, Mat x) const;
+  void run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention, Mat x) const;
   void head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, ConstMat table, std::span<const int32_t> timestep_indices,
             const Linear& proj, Mat velocity) const;
 
@@ -97,7 +97,7 @@ class Dit final : public Denoiser {
 };
 
 // y [S, hidden] -> o [S, inner]: attention over all rows, before the output projection. `rope` is null in the refiner.
-void Dit::attend(const Ctx& ctx, const Block& b, ConstMat y, const Prepared* rope, Mat o) const {
+void Dit::attend(const Ctx& ctx, const Block& b, ConstMat y, const DitState* rope, Mat o) const {
   const int heads = static_cast<int>(config_.num_attention_heads), d = static_cast<int>(config_.attention_head_dim);
   const int64_t inner = config_.inner_dim();
   Arena::Scope scope(ctx.arena());
@@ -145,7 +145,7 @@ std::unique_ptr<Denoiser::Prepared> Dit::prepare(const Ctx& ctx, const PackedLay
   if (prompt_embeds.cols != config_.text_dim)
     fail(ErrorKind::model, "{}: text_dim is {}, but the text encoder gives {} channels; they do not belong together", weights_.component(),
          config_.text_dim, prompt_embeds.cols);
-  auto p = std::make_unique<zt::h3::Prepared>();
+  auto p = std::make_unique<DitState>();
   p->layout = layout;
   p->text = refine(ctx, prompt_embeds);
   if (ctx.tap) ctx.tap("dit.text_refined", p->text.view());
@@ -190,7 +190,7 @@ Mat Dit::embed_time(const Ctx& ctx, std::span<const float> timestep) const {
   return out;
 }
 
-void Dit::run_block(const Ctx& ctx, const Block& b, const Prepared& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention, Mat x) const {
+void Dit::run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention, Mat x) const {
   const int64_t h = config_.hidden_size, stride = kModulations * h;
   Arena::Scope scope(ctx.arena());
   Mat table = ctx.mat(temb.rows, kModalities * stride);   // row 3 * timestep + tag of [6, hidden]
@@ -234,7 +234,7 @@ void Dit::head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Const
 
 void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<const float> timestep, std::span<const int32_t> timestep_indices,
                ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const {
-  const auto& p = static_cast<const zt::h3::Prepared&>(prepared);
+  const auto& p = static_cast<const DitState&>(prepared);
   const PackedLayout& layout = p.layout;
   const int64_t rows = layout.rows(), h = config_.hidden_size;
   Arena::Scope scope(ctx.arena());

@@ -1,0 +1,31 @@
+#pragma once
+// Pictures, videos and sounds of a request -> what the text encoder sees and what the denoiser is conditioned on.
+// Source: diffusers 0.42.1 modular_pipelines/minimax_h3 (before_encoder.py, encoders.py).
+#include <vector>
+
+#include "models/minimax_h3/layout.h"
+#include "models/minimax_h3/presentation.h"
+#include "pipeline/engine.h"
+
+namespace zt {
+
+// A keyframe or reference brought to the model's own rates and sizes.
+struct Condition {
+  h3::PresentedItem item;                    // how it is announced to the text encoder
+  std::optional<VisionInput> vision;         // pictures for the text encoder
+  std::vector<Picture> pixels;               // frames for the video codec: none (sound), one (image), 17 n + 5 (video)
+  std::optional<Sound> sound;                // stereo at the codec's rate
+};
+
+struct Geometry {
+  int64_t width, height, num_frames;
+  h3::LatentShape latents;
+  int64_t audio_latents;                     // per channel
+};
+
+// Errors (kind request): what the request asks is impossible; each message says what would do.
+Geometry resolve_geometry(const Request& request, int64_t canvas_multiple);
+std::vector<Condition> prepare_conditions(const Request& request, const Geometry& geometry, int64_t canvas_multiple,
+                                          const qwen3_vl::ProcessorConfig& processor, int sample_rate);
+
+}  // namespace zt

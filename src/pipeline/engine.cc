@@ -1,0 +1,79 @@
+#include "pipeline/engine.h"
+
+#include "models/minimax_h3/audio_vae.h"
+#include "models/minimax_h3/dit.h"
+#include "models/minimax_h3/video_vae.h"
+#include "models/qwen3_vl/text_encoder.h"
+
+namespace zt {
+
+const char* task_name(Task task) {
+  switch (task) {
+    case Task::t2va: return "t2va";
+    case Task::fl2va: return "fl2va";
+    case Task::ref2va: return "ref2va";
+  }
+  return "";
+}
+
+const char* stage_name(Stage stage) {
+  switch (stage) {
+    case Stage::load: return "load";
+    case Stage::text: return "text";
+    case Stage::condition: return "condition";
+    case Stage::denoise: return "denoise";
+    case Stage::video_decode: return "video decode";
+    case Stage::audio_decode: return "audio decode";
+    case Stage::encode: return "encode";
+  }
+  return "";
+}
+
+Engine::Engine(const std::string& model_folder, const Plan& plan, int threads)
+    : index_(h3::read_model_index(model_folder)), plan_(plan), ops_(select_ops()), threads_(threads) {}
+
+const Tokenizer& Engine::tokenizer() {
+  if (!tokenizer_) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(index_.folder + "/tokenizer"));
+  return *tokenizer_;
+}
+
+const qwen3_vl::ProcessorConfig& Engine::processor() {
+  if (!processor_) processor_ = std::make_unique<qwen3_vl::ProcessorConfig>(qwen3_vl::read_processor_config(index_.folder + "/processor"));
+  return *processor_;
+}
+
+TextEncoder& Engine::text_encoder() {
+  if (!text_encoder_)
+    text_encoder_ = qwen3_vl::load_text_encoder(ops_, index_.folder + "/text_encoder", index_.config.text_encoder_layer, plan_.text_encoder);
+  return *text_encoder_;
+}
+
+Denoiser& Engine::denoiser(Task task) {
+  const bool ref = task == Task::ref2va;
+  if (ref ? !index_.has_transformer_ref : !index_.has_transformer)
+    fail(ErrorKind::model, "{}: has no {} folder, which task {} needs; use a checkpoint with that partition", index_.folder,
+         ref ? "transformer_ref" : "transformer", task_name(task));
+  auto& slot = ref ? denoiser_ref_ : denoiser_;
+  if (!slot) slot = h3::load_dit(ops_, index_.folder + (ref ? "/transformer_ref" : "/transformer"), plan_.denoiser);
+  return *slot;
+}
+
+VideoCodec& Engine::video_codec(bool with_encoder) {
+  if (!video_codec_ || (with_encoder && !video_encoder_)) {
+    video_codec_.reset();
+    video_codec_ = h3::load_video_vae(ops_, index_.folder + "/vae", plan_.video_decoder, with_encoder);
+    video_encoder_ = with_encoder;
+  }
+  return *video_codec_;
+}
+
+AudioCodec& Engine::audio_codec(bool with_encoder) {
+  if (!audio_codec_ || (with_encoder && !audio_encoder_)) {
+    audio_codec_.reset();
+    audio_codec_ = h3::load_audio_vae(ops_, index_.folder + "/audio_vae", with_encoder);
+    audio_encoder_ = with_encoder;
+  }
+  return *audio_codec_;
+}
+
+}  // namespace zt

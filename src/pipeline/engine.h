@@ -1,0 +1,52 @@
+#pragma once
+// A model folder made ready to run under one plan: components are loaded when a request first needs them and stay.
+#include <memory>
+#include <string>
+
+#include "models/minimax_h3/model_index.h"
+#include "models/qwen3_vl/processor.h"
+#include "models/roles.h"
+#include "nn/plan.h"
+#include "pipeline/request.h"
+#include "text/tokenizer.h"
+
+namespace zt {
+
+class Engine {
+ public:
+  // Reads the folder's index and small files; weights follow on first use. Errors (kind model).
+  Engine(const std::string& model_folder, const Plan& plan, int threads);
+
+  const h3::ModelIndex& index() const { return index_; }
+  const Plan& plan() const { return plan_; }
+  const Ops& ops() const { return ops_; }
+  int threads() const { return threads_.count(); }
+
+  // Runs a request; the clip goes to `sink` in order. One request at a time. Errors: request, model, resource; Cancelled.
+  Result generate(const Request& request, const Sink& sink, const Hooks& hooks);
+
+  const Tokenizer& tokenizer();
+  const qwen3_vl::ProcessorConfig& processor();
+  TextEncoder& text_encoder();
+  Denoiser& denoiser(Task task);
+  VideoCodec& video_codec(bool with_encoder);
+  AudioCodec& audio_codec(bool with_encoder);
+  Exec exec(const std::atomic<bool>* cancel) { return {threads_, ops_, arena_, cancel}; }
+  Arena& arena() { return arena_; }
+
+ private:
+  h3::ModelIndex index_;
+  Plan plan_;
+  const Ops& ops_;
+  Threads threads_;
+  Arena arena_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<qwen3_vl::ProcessorConfig> processor_;
+  std::unique_ptr<TextEncoder> text_encoder_;
+  std::unique_ptr<Denoiser> denoiser_, denoiser_ref_;
+  std::unique_ptr<VideoCodec> video_codec_;
+  std::unique_ptr<AudioCodec> audio_codec_;
+  bool video_encoder_ = false, audio_encoder_ = false;
+};
+
+}  // namespace zt

@@ -1,0 +1,390 @@
+// The run of one request: presentation, conditions, layout, denoise loop, decoders, sink.
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/rng.h"
+#include "kernels/elementwise.h"
+#include "pipeline/conditions.h"
+#include "pipeline/engine.h"
+#include "pipeline/sampler.h"
+#include "pipeline/trace.h"
+
+namespace zt {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class StageTimer {
+ public:
+  explicit StageTimer(Result& result) : result_(result) {}
+  template <class F>
+  auto time(Stage stage, F&& f) {
+    struct Stop {
+      StageTimer& t;
+      Stage stage;
+      Clock::time_point start = Clock::now();
+      ~Stop() { t.add(stage, std::chrono::duration<double>(Clock::now() - start).count()); }
+    } stop{*this, stage};
+    return f();
+  }
+  void add(Stage stage, double seconds) {
+    for (StageTime& s : result_.stages)
+      if (s.stage == stage) {
+        s.seconds += seconds, ++s.runs;
+        return;
+      }
+    result_.stages.push_back({stage, seconds, 1});
+  }
+
+ private:
+  Result& result_;
+};
+
+View i32_view(const std::vector<int32_t>& v) { return {v.data(), DType::i32, {static_cast<int64_t>(v.size())}}; }
+View f32_view(const std::vector<float>& v) { return {v.data(), DType::f32, {static_cast<int64_t>(v.size())}}; }
+
+struct Run {
+  Engine& engine;
+  const Request& request;
+  const Sink& sink;
+  const Hooks& hooks;
+  Result result{};
+  StageTimer timer{result};
+  TorchGenerator generator{request.seed};
+  Geometry geometry{};
+  std::vector<Condition> conditions{};
+  h3::Presentation presentation{};
+  PackedLayout layout{};
+  std::vector<Tensor> condition_latents{};     // [C, T, h, w] normalised, one per visual condition
+  std::vector<h3::LatentShape> condition_shapes{};
+  std::vector<Tensor> condition_sounds{};      // [2 * La, 32] normalised rows
+  Tensor video_rows{}, audio_rows{};           // conditions first
+
+  bool tracing() const { return static_cast<bool>(hooks.tap); }
+  void tap(const std::string& name, const View& v) const {
+    if (hooks.tap) hooks.tap(name, v);
+  }
+  void progress(Stage s, int64_t done, int64_t total) const {
+    if (hooks.progress) hooks.progress(s, done, total);
+  }
+
+  // A draw of the request's generator, or what the request gives in its place.
+  void draw(const std::string& name, const Shape& shape, std::span<float> out) {
+    auto it = request.noise.find(name);
+    if (it == request.noise.end()) return generator.randn(out);
+    if (it->second.shape() != shape)
+      fail(ErrorKind::request, "--noise: {} has shape {}, this request wants {}", name, to_string(it->second.shape()), to_string(shape));
+    std::memcpy(out.data(), it->second.data(), out.size_bytes());
+  }
+
+  void finite(ConstMat m, const char* stage) const {
+    Exec exec = engine.exec(nullptr);
+    if (!all_finite(exec, m))
+      fail(ErrorKind::model, "{}: stage {} gave NaN or infinity; the weights are damaged or overflow in this plan (try --plan exact)",
+           engine.index().folder, stage);
+  }
+
+  void prepare();
+  Tensor encode_text(const Ctx& ctx);
+  void encode_conditions(const Ctx& ctx);
+  void encode_pixels(const Ctx& ctx, const Condition& c, size_t index);
+  void encode_sound(const Ctx& ctx, const Sound& s, size_t index);
+  void build_layout_and_rows();
+  void denoise(const Ctx& ctx, ConstMat prompt_embeds);
+  void decode(const Ctx& ctx);
+  void decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder);
+  void decode_video(const Ctx& ctx, Tensor latents, TraceRecorder* recorder);
+  void trace_layout() const;
+};
+
+void Run::prepare() {
+  const h3::ModelIndex& index = engine.index();
+  geometry = resolve_geometry(request, index.canvas_multiple());
+  geometry.latents = {h3::video_latent_frames(geometry.num_frames), geometry.height / index.spatial_ratio, geometry.width / index.spatial_ratio};
+  geometry.audio_latents = h3::audio_latents(geometry.num_frames);
+  conditions = prepare_conditions(request, geometry, index.canvas_multiple(), engine.processor(), index.sample_rate);
+}
+
+Tensor Run::encode_text(const Ctx& ctx) {
+  std::vector<h3::PresentedItem> items;
+  TextInput input;
+  for (const Condition& c : conditions) {
+    items.push_back(c.item);
+    if (c.vision) input.vision.push_back(*c.vision);
+  }
+  presentation = h3::present(engine.tokenizer(), request.prompt, items);
+  if (presentation.token_ids.empty()) fail(ErrorKind::request, "the prompt is empty; describe the clip in a few words");
+  input.token_ids = presentation.token_ids;
+  input.mm_token_type_ids = presentation.mm_token_type_ids;
+  tap("token_ids", i32_view(presentation.token_ids));
+  tap("text_token_tags", i32_view(presentation.text_token_tags));
+  tap("mm_token_type_ids", i32_view(presentation.mm_token_type_ids));
+  Tensor embeds = engine.text_encoder().encode(ctx, input, static_cast<int>(request.config.text_encoder_layer));
+  tap("prompt_embeds", embeds.view());
+  finite(embeds.mat(), "text");
+  return embeds;
+}
+
+// Posterior sample under its own generator, rounded to float16, normalised: the recipe that the released model was trained with.
+void Run::encode_pixels(const Ctx& ctx, const Condition& c, size_t index) {
+  VideoCodec& codec = engine.video_codec(true);
+  Tensor moments = codec.encode(ctx, c.pixels);
+  const int64_t channels = codec.latent_channels(), per = moments.count() / (2 * channels);
+  const h3::LatentShape shape{moments.dim(1), moments.dim(2), moments.dim(3)};
+  std::vector<float> noise(static_cast<size_t>(channels * per));
+  const std::string name = fmt::format("condition_posterior_noise.{}", index);
+  if (request.noise.count(name)) {
+    draw(name, {1, channels, shape.frames, shape.height, shape.width}, noise);
+  } else {
+    TorchGenerator own(static_cast<uint64_t>(request.config.keyframe_encode_seed));
+    own.randn(noise);
+  }
+  Tensor latents({channels, shape.frames, shape.height, shape.width});
+  for (int64_t ch = 0; ch < channels; ++ch)
+    for (int64_t i = 0; i < per; ++i) {
+      const float mean = moments.data()[ch * per + i], log_variance = std::clamp(moments.data()[(channels + ch) * per + i], -30.0f, 20.0f);
+      const float sample = mean + std::exp(0.5f * log_variance) * noise[static_cast<size_t>(ch * per + i)];
+      latents.data()[ch * per + i] =
+          (to_float(to_f16(sample)) - codec.latents_mean()[static_cast<size_t>(ch)]) / codec.latents_std()[static_cast<size_t>(ch)];
+    }
+  if (tracing()) {
+    tap(fmt::format("condition_moments.{}", index), {moments.data(), DType::f32, {1, 2 * channels, shape.frames, shape.height, shape.width}});
+    tap(fmt::format("condition_latents.{}", index), {latents.data(), DType::f32, {1, channels, shape.frames, shape.height, shape.width}});
+    std::vector<uint8_t> planes;   // [1, 3, T, H, W], of a video the first and last frame
+    std::vector<const Picture*> kept{&c.pixels.front()};
+    if (c.pixels.size() > 1) kept.push_back(&c.pixels.back());
+    for (size_t ch = 0; ch < 3; ++ch)
+      for (const Picture* p : kept)
+        for (size_t i = ch; i < p->rgb.size(); i += 3) planes.push_back(p->rgb[i]);
+    tap(fmt::format("condition_pixels_u8.{}", index),
+        {planes.data(), DType::u8, {1, 3, static_cast<int64_t>(kept.size()), kept[0]->height, kept[0]->width}});
+  }
+  finite(ConstMat(latents.data(), 1, latents.count(), latents.count()), "condition");
+  condition_latents.push_back(std::move(latents));
+  condition_shapes.push_back(shape);
+}
+
+void Run::encode_sound(const Ctx& ctx, const Sound& s, size_t index) {
+  AudioCodec& codec = engine.audio_codec(true);
+  Tensor mean = codec.encode(ctx, s);   // [2, channels, La]
+  tap(fmt::format("condition_audio_mean.{}", index), mean.view());
+  const int64_t channels = mean.dim(1), n = mean.dim(2);
+  Tensor rows({2 * n, channels});
+  for (int64_t side = 0; side < 2; ++side)
+    for (int64_t k = 0; k < n; ++k)
+      for (int64_t c = 0; c < channels; ++c)
+        rows.mat().row(side * n + k)[c] = (mean.data()[(side * channels + c) * n + k] - codec.latents_mean()[static_cast<size_t>(c)]) /
+                                          codec.latents_std()[static_cast<size_t>(c)];
+  finite(rows.mat(), "condition");
+  condition_sounds.push_back(std::move(rows));
+}
+
+void Run::encode_conditions(const Ctx& ctx) {
+  int64_t done = 0;
+  for (const Condition& c : conditions) {
+    if (!c.pixels.empty()) encode_pixels(ctx, c, condition_latents.size());
+    if (c.sound) encode_sound(ctx, *c.sound, condition_sounds.size());
+    progress(Stage::condition, ++done, static_cast<int64_t>(conditions.size()));
+  }
+}
+
+void Run::build_layout_and_rows() {
+  const h3::ModelIndex& index = engine.index();
+  h3::LayoutRequest lr;
+  lr.text_token_tags = presentation.text_token_tags;
+  lr.target = geometry.latents;
+  lr.target_audio_latents = geometry.audio_latents;
+  lr.patch_h = index.patch_h, lr.patch_w = index.patch_w;
+  if (request.first_frame) lr.keyframes.push_back(h3::Anchor::first);
+  if (request.last_frame) lr.keyframes.push_back(h3::Anchor::last);
+  size_t visual = 0, sound = 0;
+  if (request.task == Task::ref2va)
+    for (const Condition& c : conditions) {
+      using Kind = h3::ReferenceBlock::Kind;
+      h3::ReferenceBlock b{c.pixels.empty() ? Kind::audio : c.item.kind == h3::PresentedItem::Kind::video ? Kind::video : Kind::image, {}, 0};
+      if (!c.pixels.empty()) b.latents = condition_shapes[visual++];
+      if (c.sound) b.audio_latents = condition_sounds[sound++].dim(0) / 2;
+      lr.references.push_back(b);
+    }
+  layout = h3::build_layout(lr);
+
+  Denoiser& denoiser = engine.denoiser(request.task);
+  const int64_t channels = index.latent_channels, width = denoiser.video_row_width();
+  if (width != channels * index.patch_h * index.patch_w)
+    fail(ErrorKind::model, "{}: the transformer takes rows of {} values, the video codec gives {}; they do not belong together", index.folder, width,
+         channels * index.patch_h * index.patch_w);
+  video_rows = Tensor({static_cast<int64_t>(layout.video_indices.size()), width});
+  audio_rows = Tensor({static_cast<int64_t>(layout.audio_indices.size()), denoiser.audio_row_width()});
+  int64_t at = 0;
+  for (size_t i = 0; i < condition_latents.size(); ++i) {   // one draw a condition, before the targets' noise
+    Tensor& x = condition_latents[i];
+    const h3::LatentShape s = condition_shapes[i];
+    Tensor noise(x.shape());
+    draw(fmt::format("condition_noise.{}", i), {1, channels, s.frames, s.height, s.width}, {noise.data(), static_cast<size_t>(noise.count())});
+    scale_noise(request.config.keyframe_noise_aug, noise.mat(), x.mat());
+    const int64_t n = s.frames * (s.height / index.patch_h) * (s.width / index.patch_w);
+    h3::patchify(x.data(), channels, s, index.patch_h, index.patch_w, video_rows.mat().rows_from(at, n));
+    at += n;
+  }
+  const h3::LatentShape s = geometry.latents;
+  Tensor noise({1, channels, s.frames, s.height, s.width});
+  draw("noise_video", noise.shape(), {noise.data(), static_cast<size_t>(noise.count())});
+  h3::patchify(noise.data(), channels, s, index.patch_h, index.patch_w, video_rows.mat().rows_from(at, video_rows.dim(0) - at));
+  at = 0;
+  for (const Tensor& rows : condition_sounds) {
+    std::memcpy(audio_rows.mat().row(at), rows.data(), static_cast<size_t>(rows.count()) * sizeof(float));
+    at += rows.dim(0);
+  }
+  const int64_t target = audio_rows.dim(0) - at;
+  draw("noise_audio_rows", {target, audio_rows.dim(1)}, {audio_rows.mat().row(at), static_cast<size_t>(target * audio_rows.dim(1))});
+  if (tracing()) trace_layout();
+}
+
+void Run::trace_layout() const {
+  const std::vector<int32_t> g{static_cast<int32_t>(geometry.height),        static_cast<int32_t>(geometry.width),
+                               static_cast<int32_t>(geometry.num_frames),    static_cast<int32_t>(geometry.latents.frames),
+                               static_cast<int32_t>(geometry.latents.height), static_cast<int32_t>(geometry.latents.width),
+                               static_cast<int32_t>(geometry.audio_latents), static_cast<int32_t>(layout.condition_video_rows),
+                               static_cast<int32_t>(layout.condition_audio_rows)};
+  tap("geometry", i32_view(g));
+  tap("position_ids", {layout.position_ids.data(), DType::f64, {layout.rows(), 3}});
+  tap("token_tags", i32_view(layout.token_tags));
+  tap("video_indices", i32_view(layout.video_indices));
+  tap("audio_indices", i32_view(layout.audio_indices));
+  tap("text_indices", i32_view(layout.text_indices));
+  if (layout.condition_video_rows) tap("condition_rows", {video_rows.data(), DType::f32, {layout.condition_video_rows, video_rows.dim(1)}});
+  if (layout.condition_audio_rows) tap("condition_audio_rows", {audio_rows.data(), DType::f32, {layout.condition_audio_rows, audio_rows.dim(1)}});
+}
+
+void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
+  const h3::ModelIndex& index = engine.index();
+  Denoiser& denoiser = engine.denoiser(request.task);
+  const FlowSchedule video = flow_schedule(request.grid_points, index.video_shift), audio = flow_schedule(request.grid_points, index.audio_shift);
+  tap("video_sigmas", f32_view(video.sigmas));
+  tap("audio_sigmas", f32_view(audio.sigmas));
+  tap("video_timesteps", f32_view(video.timesteps));
+  tap("audio_timesteps", f32_view(audio.timesteps));
+  const int64_t evaluations = std::min(video.evaluations(), audio.evaluations());
+  auto prepared = denoiser.prepare(ctx, layout, prompt_embeds);
+  Tensor video_velocity(video_rows.shape()), audio_velocity(audio_rows.shape());
+  TraceRecorder stacked;
+  auto targets = [](const Tensor& t, int64_t conditions) { return t.mat().rows_from(conditions, t.dim(0) - conditions); };
+  for (int64_t i = 0; i < evaluations; ++i) {
+    const auto start = Clock::now();
+    const h3::RowTimesteps rt =
+        h3::row_timesteps(layout, video.timesteps[static_cast<size_t>(i)], audio.timesteps[static_cast<size_t>(i)], request.config.keyframe_noise_aug);
+    Ctx step_ctx{ctx.exec, {}};
+    if (tracing()) {
+      tap(fmt::format("step{}.timestep", i), f32_view(rt.timestep));
+      if (i == 0) tap("step0.timestep_indices", i32_view(rt.timestep_indices));
+      if (i + 1 == evaluations) tap("video_rows_last", video_rows.view()), tap("audio_rows_last", audio_rows.view());
+      step_ctx.tap = [&](std::string_view name, const View& v) {
+        if (name == "dit.temb") tap(fmt::format("dit.temb_step{}", i), v);
+        else if (i == 0) tap(name == "dit.hidden" || name == "dit.time_features" ? fmt::format("{}_step0", name) : std::string(name), v);
+      };
+    }
+    denoiser.step(step_ctx, *prepared, rt.timestep, rt.timestep_indices, video_rows.mat(), audio_rows.mat(), video_velocity.mat(), audio_velocity.mat());
+    finite(video_velocity.mat(), "denoise (video)");
+    finite(audio_velocity.mat(), "denoise (audio)");
+    if (tracing()) stacked.append("video_velocity", video_velocity.view()), stacked.append("audio_velocity", audio_velocity.view());
+    flow_step(video, i, targets(video_velocity, layout.condition_video_rows), targets(video_rows, layout.condition_video_rows));
+    flow_step(audio, i, targets(audio_velocity, layout.condition_audio_rows), targets(audio_rows, layout.condition_audio_rows));
+    timer.add(Stage::denoise, std::chrono::duration<double>(Clock::now() - start).count());
+    progress(Stage::denoise, i + 1, evaluations);
+  }
+  for (auto& [name, k] : stacked.tensors()) tap(name, {k.bytes.data(), k.dtype, k.shape});
+  result.evaluations = evaluations;
+}
+
+void Run::decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder) {
+  auto stream = timer.time(Stage::audio_decode, [&] { return engine.audio_codec(false).decode(std::move(latents)); });
+  SoundChunk chunk;
+  while (timer.time(Stage::audio_decode, [&] { return stream->next(ctx, chunk); })) {
+    for (const float* c : chunk.channels) finite({c, 1, chunk.count, chunk.count}, "audio decode");
+    if (recorder) recorder->sound(chunk, result.clip);
+    timer.time(Stage::encode, [&] { sink.sound(chunk.channels, chunk.count); });
+    progress(Stage::audio_decode, chunk.first_sample + chunk.count, result.clip.num_samples);
+  }
+}
+
+void Run::decode_video(const Ctx& ctx, Tensor latents, TraceRecorder* recorder) {
+  auto stream = timer.time(Stage::video_decode, [&] { return engine.video_codec(false).decode(std::move(latents)); });
+  FrameChunk chunk;
+  std::vector<uint8_t> rgb;
+  while (timer.time(Stage::video_decode, [&] { return stream->next(ctx, chunk); })) {
+    const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width, values = chunk.count * 3 * plane;
+    finite({chunk.data, 1, values, values}, "video decode");
+    if (recorder) recorder->frames(chunk, result.clip, request.task);
+    timer.time(Stage::video_decode, [&] {
+      rgb.resize(static_cast<size_t>(values));
+      ctx.exec.threads.parallel_for(chunk.count * chunk.height, 16, [&](int64_t r0, int64_t r1, int) {
+        for (int64_t r = r0; r < r1; ++r) {
+          const float* src = chunk.data + (r / chunk.height) * 3 * plane + (r % chunk.height) * chunk.width;
+          uint8_t* dst = rgb.data() + r * chunk.width * 3;
+          for (int64_t x = 0; x < chunk.width; ++x)
+            for (int c = 0; c < 3; ++c) dst[x * 3 + c] = static_cast<uint8_t>(std::lrint(src[c * plane + x] * 255.0f));   // ties to even
+        }
+      });
+    });
+    timer.time(Stage::encode, [&] { sink.frames(rgb.data(), chunk.count); });
+    progress(Stage::video_decode, chunk.first_frame + chunk.count, result.clip.num_frames);
+  }
+}
+
+void Run::decode(const Ctx& ctx) {
+  const h3::ModelIndex& index = engine.index();
+  const h3::LatentShape s = geometry.latents;
+  Tensor latents({index.latent_channels, s.frames, s.height, s.width});
+  const int64_t cv = layout.condition_video_rows, ca = layout.condition_audio_rows;
+  h3::unpatchify(video_rows.mat().rows_from(cv, video_rows.dim(0) - cv), index.latent_channels, s, index.patch_h, index.patch_w, latents.data());
+  const int64_t n = geometry.audio_latents, channels = audio_rows.dim(1);
+  Tensor sound({2, channels, n});
+  for (int64_t side = 0; side < 2; ++side)
+    for (int64_t k = 0; k < n; ++k)
+      for (int64_t c = 0; c < channels; ++c) sound.data()[(side * channels + c) * n + k] = audio_rows.mat().row(ca + side * n + k)[c];
+  tap("latents", {latents.data(), DType::f32, {1, index.latent_channels, s.frames, s.height, s.width}});
+  tap("audio_latents", sound.view());
+
+  AudioCodec& audio = engine.audio_codec(false);
+  result.clip = {geometry.width, geometry.height, geometry.num_frames, h3::kFps, audio.sample_rate(), 2, n * audio.hop()};
+  timer.time(Stage::encode, [&] { sink.begin(result.clip); });
+  TraceRecorder recorder;
+  decode_sound(ctx, std::move(sound), tracing() ? &recorder : nullptr);
+  decode_video(ctx, std::move(latents), tracing() ? &recorder : nullptr);
+  if (tracing()) {
+    recorder.finish(request.task);
+    for (auto& [name, k] : recorder.tensors()) tap(name, {k.bytes.data(), k.dtype, k.shape});
+  }
+}
+
+}  // namespace
+
+Result Engine::generate(const Request& request, const Sink& sink, const Hooks& hooks) {
+  Exec exec = this->exec(hooks.cancel);
+  Ctx ctx{exec, hooks.tap};
+  Run run{*this, request, sink, hooks};
+  run.prepare();   // impossible requests are refused before any weights are read
+  if (hooks.progress) hooks.progress(Stage::load, 0, 1);
+  run.timer.time(Stage::load, [&] {
+    tokenizer();
+    text_encoder();
+    denoiser(request.task);
+    bool pixels = false, sound = false;
+    for (const Condition& c : run.conditions) pixels |= !c.pixels.empty(), sound |= c.sound.has_value();
+    video_codec(pixels);
+    audio_codec(sound);
+  });
+  exec.check_cancel();
+  Tensor embeds = run.timer.time(Stage::text, [&] { return run.encode_text(ctx); });
+  if (hooks.progress) hooks.progress(Stage::text, 1, 1);
+  if (!run.conditions.empty()) run.timer.time(Stage::condition, [&] { run.encode_conditions(ctx); });
+  run.build_layout_and_rows();
+  run.denoise(ctx, embeds.mat());
+  run.decode(ctx);
+  run.result.peak_activation_bytes = arena_.peak_bytes();
+  return std::move(run.result);
+}
+
+}  // namespace zt

@@ -1,0 +1,75 @@
+#pragma once
+// A request as the pipeline takes it: decoded media, numbers, no files and no JSON.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "models/minimax_h3/model_index.h"
+#include "nn/ctx.h"
+#include "tensor/media.h"
+
+namespace zt {
+
+enum class Task { t2va, fl2va, ref2va };
+const char* task_name(Task task);
+
+using Reference = std::variant<Picture, Clip, Sound>;
+
+struct Request {
+  Task task = Task::t2va;
+  std::string prompt;
+  std::optional<Picture> first_frame, last_frame;       // fl2va
+  std::vector<Reference> references;                    // ref2va, in the order the model reads them
+  std::optional<int64_t> width, height;                 // both or neither; multiples of the canvas multiple
+  std::optional<double> aspect_ratio;                   // width / height, when no size is given
+  std::optional<int64_t> short_edge;                    // in place of the config's, when no size is given
+  int64_t num_frames = 124;                             // aligned up to 17 n + 5
+  int64_t grid_points = 50;                             // of the sigma grid: grid_points - 1 evaluations
+  uint64_t seed = 0;
+  h3::PipelineConfig config;                            // the model's values, with the request's over them
+  std::map<std::string, Tensor> noise;                  // draws given instead of drawn: noise_video, noise_audio_rows, condition_noise.I,
+                                                        // condition_posterior_noise.I
+};
+
+enum class Stage { load, text, condition, denoise, video_decode, audio_decode, encode };
+const char* stage_name(Stage stage);
+
+// Progress, cancel and traces travel down as one argument.
+struct Hooks {
+  std::function<void(Stage stage, int64_t done, int64_t total)> progress;
+  const std::atomic<bool>* cancel = nullptr;
+  Tap tap;
+};
+
+struct ClipInfo {
+  int64_t width = 0, height = 0, num_frames = 0;
+  int fps = 24, sample_rate = 0, channels = 2;
+  int64_t num_samples = 0;                              // of each channel
+};
+
+// Receives the result in order while it is being made.
+struct Sink {
+  std::function<void(const ClipInfo& info)> begin;
+  std::function<void(const uint8_t* rgb, int64_t count)> frames;                       // uint8 [count, height, width, 3]
+  std::function<void(const std::vector<const float*>& channels, int64_t samples)> sound;
+};
+
+struct StageTime {
+  Stage stage;
+  double seconds = 0;
+  int64_t runs = 0;                                     // evaluations of the denoiser, chunks of a decoder
+};
+
+struct Result {
+  ClipInfo clip;
+  int64_t evaluations = 0;
+  std::vector<StageTime> stages;
+  size_t peak_activation_bytes = 0;                     // of the arena, the decoders' buffers included
+};
+
+}  // namespace zt
