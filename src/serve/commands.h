@@ -1,0 +1,21 @@
+#pragma once
+// The subcommands of the program. Each adds itself to the parser and, when chosen, returns an exit code.
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <string>
+
+namespace zt {
+
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+};
+
+Command generate_command(CLI::App& root);
+Command inspect_command(CLI::App& root);
+
+// Runs `body`; an Error becomes "zoetrope: message" on stderr and its exit code, Cancelled 130.
+int report_errors(const std::function<int()>& body);
+
+}  // namespace zt

@@ -1,0 +1,209 @@
+#include "serve/job.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "formats/safetensors.h"
+#include "media/mp4_writer.h"
+#include "pipeline/trace.h"
+
+namespace fs = std::filesystem;
+
+namespace zt {
+
+namespace {
+
+// Refuses a path that cannot be written before any minute is spent on the clip.
+void check_writable(const std::string& path, const char* option) {
+  std::error_code ec;
+  if (fs::is_directory(path, ec)) fail(ErrorKind::request, "{} {}: is a folder; give the path of a file", option, path);
+  fs::path folder = fs::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  if (!fs::is_directory(folder, ec)) fail(ErrorKind::request, "{} {}: folder {} does not exist; make it first", option, path, folder.string());
+  const std::string probe = (folder / fmt::format(".zoetrope-probe-{}", getpid())).string();
+  int fd = open(probe.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd < 0) fail(ErrorKind::request, "{} {}: cannot write into {}: {}", option, path, folder.string(), std::strerror(errno));
+  close(fd);
+  unlink(probe.c_str());
+}
+
+// What the clip carries so that it can be made again from itself.
+Json clip_metadata(const GenerateOptions& o, const JobReport& report) {
+  Json request = options_to_json(o);
+  request["prompt"] = report.request.prompt;
+  request["task"] = task_name(report.request.task);
+  request["seed"] = report.request.seed;
+  request["steps"] = report.request.grid_points;
+  request.erase("evaluations");
+  return {{"engine", "zoetrope"},   {"version", kVersion},           {"request", request},
+          {"plan", plan_to_json(report.plan)}, {"model_hash", report.model_hash}, {"seed", report.request.seed}};
+}
+
+void save_trace(const TraceRecorder& trace, const std::string& path) {
+  std::vector<NamedView> views;
+  for (auto& [name, k] : trace.tensors()) views.push_back({name, {k.bytes.data(), k.dtype, k.shape}});
+  save_safetensors(path, views);
+}
+
+void fill_from_clip(GenerateOptions& o) {
+  const std::string text = read_metadata(o.again);
+  if (text.empty()) fail(ErrorKind::request, "--again {}: carries no request; only clips that zoetrope made do", o.again);
+  Json j;
+  try {
+    j = parse_json(text, o.again);
+  } catch (const Error& e) {
+    throw Error(ErrorKind::request, std::string("--again ") + e.what());
+  }
+  if (!j.is_object() || !j.contains("request") || !j["request"].is_object()) fail(ErrorKind::request, "--again {}: its metadata holds no request", o.again);
+  Json request = j["request"];
+  auto drop = [&](bool given, std::initializer_list<const char*> keys) {
+    if (given)
+      for (const char* k : keys) request.erase(k);
+  };
+  drop(o.evaluations.has_value(), {"steps"});
+  drop(!o.prompt_file.empty(), {"prompt"});
+  drop(o.seconds.has_value(), {"frames"});
+  drop(o.frames.has_value(), {"seconds"});
+  drop(!o.size.empty(), {"short_edge", "aspect"});
+  drop(o.short_edge || !o.aspect.empty(), {"size"});
+  fill_from_json(request, o);
+}
+
+}  // namespace
+
+size_t peak_rss_bytes() {
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  return static_cast<size_t>(u.ru_maxrss) * 1024;
+}
+
+std::string resolve_model_folder(const std::string& option) {
+  if (!option.empty()) return option;
+  std::error_code ec;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ec).parent_path();
+  for (const fs::path& p : {program / "../models/h3-nano", program / "../share/zoetrope/models/h3-nano", fs::path("models/h3-nano")})
+    if (fs::exists(p / "modular_model_index.json", ec)) return fs::weakly_canonical(p, ec).string();
+  fail(ErrorKind::model, "the default model h3-nano is not beside the program; give --model DIR");
+}
+
+std::string model_hash(const std::string& folder) {
+  constexpr uintmax_t kWhole = uintmax_t{256} << 20;
+  constexpr std::streamsize kEdge = 1 << 20;
+  std::vector<std::string> files;
+  for (const auto& e : fs::recursive_directory_iterator(folder))
+    if (e.is_regular_file() && e.path().extension() != ".md") files.push_back(fs::relative(e.path(), folder).string());
+  std::sort(files.begin(), files.end());
+  std::string text;
+  for (const std::string& f : files) {
+    const std::string path = folder + "/" + f;
+    const uintmax_t size = fs::file_size(path);
+    std::string part;
+    if (size <= kWhole) {
+      part = sha256_file(path);
+    } else {
+      std::ifstream in(path, std::ios::binary);
+      part.resize(2 * kEdge);
+      in.read(part.data(), kEdge);
+      in.seekg(-kEdge, std::ios::end);
+      in.read(part.data() + kEdge, kEdge);
+    }
+    text += fmt::format("{}\n{}\n", f, size) + part + "\n";
+  }
+  unsigned char digest[32];
+  unsigned int n = 0;
+  EVP_Digest(text.data(), text.size(), digest, &n, EVP_sha256(), nullptr);
+  std::string hex;
+  for (unsigned char c : digest) hex += fmt::format("{:02x}", c);
+  return hex;
+}
+
+JobReport run_job(const GenerateOptions& given, const std::string& model_folder, const Hooks& outer) {
+  GenerateOptions options = given;
+  if (!options.again.empty()) fill_from_clip(options);
+  JobReport report;
+  const auto start = std::chrono::steady_clock::now();
+  report.model = model_folder;
+  report.output = options.output;
+  report.plan = read_plan(options.plan);
+  check_writable(options.output, "--output");
+  if (!options.trace.empty()) check_writable(options.trace, "--trace");
+  if (options.threads && (*options.threads < 1 || *options.threads > 256)) fail(ErrorKind::request, "--threads is {}; wanted 1 to 256", *options.threads);
+  Engine engine(model_folder, report.plan, options.threads ? static_cast<int>(*options.threads) : default_thread_count());
+  report.threads = engine.threads();
+  report.isa = ops_name(engine.ops());
+  report.request = build_request(options, engine.index());
+  report.model_hash = model_hash(model_folder);
+
+  TraceRecorder trace;
+  Hooks hooks = outer;
+  if (!options.trace.empty()) hooks.tap = trace.tap();
+  std::unique_ptr<Mp4Writer> writer;
+  Sink sink;
+  sink.begin = [&](const ClipInfo& clip) {
+    Mp4Options mp4;
+    mp4.width = static_cast<int>(clip.width);
+    mp4.height = static_cast<int>(clip.height);
+    mp4.fps = clip.fps;
+    mp4.sample_rate = clip.sample_rate;
+    mp4.channels = clip.channels;
+    mp4.metadata = {{"title", report.request.prompt.substr(0, 200)},
+                    {"zoetrope", clip_metadata(options, report).dump(-1, ' ', false, Json::error_handler_t::replace)}};
+    writer = std::make_unique<Mp4Writer>(options.output, mp4);
+  };
+  sink.frames = [&](const uint8_t* rgb, int64_t n) { writer->write_frames(rgb, n); };
+  sink.sound = [&](const std::vector<const float*>& channels, int64_t n) { writer->write_audio(channels.data(), n); };
+  report.result = engine.generate(report.request, sink, hooks);
+  const auto closing = std::chrono::steady_clock::now();
+  writer->finish();
+  const auto end = std::chrono::steady_clock::now();
+  for (StageTime& s : report.result.stages)
+    if (s.stage == Stage::encode) s.seconds += std::chrono::duration<double>(end - closing).count();
+  if (!options.trace.empty()) save_trace(trace, options.trace);
+  report.total_seconds = std::chrono::duration<double>(end - start).count();
+  report.peak_rss_bytes = peak_rss_bytes();
+  report.request.first_frame.reset(), report.request.last_frame.reset(), report.request.references.clear(), report.request.noise.clear();
+  return report;
+}
+
+Json report_json(const JobReport& r) {
+  const ClipInfo& c = r.result.clip;
+  const double seconds = static_cast<double>(c.num_frames) / c.fps;
+  Json stages = Json::array();
+  for (const StageTime& s : r.result.stages)
+    stages.push_back({{"stage", stage_name(s.stage)}, {"seconds", s.seconds}, {"share", s.seconds / r.total_seconds}, {"runs", s.runs}});
+  return {{"output", r.output},
+          {"task", task_name(r.request.task)},
+          {"prompt", r.request.prompt},
+          {"width", c.width},
+          {"height", c.height},
+          {"frames", c.num_frames},
+          {"fps", c.fps},
+          {"seconds", seconds},
+          {"sample_rate", c.sample_rate},
+          {"samples", c.num_samples},
+          {"seed", r.request.seed},
+          {"steps", r.request.grid_points},
+          {"evaluations", r.result.evaluations},
+          {"plan", plan_to_json(r.plan)},
+          {"model", r.model},
+          {"model_hash", r.model_hash},
+          {"version", kVersion},
+          {"isa", r.isa},
+          {"threads", r.threads},
+          {"stages", stages},
+          {"total_seconds", r.total_seconds},
+          {"ratio", r.total_seconds / seconds},
+          {"peak_rss_bytes", r.peak_rss_bytes},
+          {"peak_activation_bytes", r.result.peak_activation_bytes}};
+}
+
+}  // namespace zt

@@ -1,0 +1,42 @@
+#pragma once
+// One generation from options to a file: what the command line runs in process, and what a worker will run from a queue.
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "pipeline/engine.h"
+#include "serve/options.h"
+
+namespace zt {
+
+constexpr const char* kVersion = "0.1.0";
+
+// Options -> request: resolves conflicts and defaults, reads and decodes every file. `index` gives the model's own values.
+// Errors (kind request): conflicting or impossible options, unreadable media; each names the option, what was found and the remedy.
+Request build_request(const GenerateOptions& options, const h3::ModelIndex& index);
+
+struct JobReport {
+  Request request;             // without its media
+  Result result;
+  Plan plan;
+  std::string model, model_hash, isa, output;
+  int threads = 0;
+  double total_seconds = 0;    // load to closed file
+  size_t peak_rss_bytes = 0;
+};
+
+// Runs `options` to a finished MP4. Errors as above; Cancelled leaves no file.
+JobReport run_job(const GenerateOptions& options, const std::string& model_folder, const Hooks& hooks);
+
+// The report as the JSON that --json prints.
+Json report_json(const JobReport& report);
+
+// SHA-256 over names, sizes and contents of a model folder's files (of a file over 256 MiB, its first and last MiB).
+std::string model_hash(const std::string& folder);
+
+// --model if given, else models/h3-nano beside the program or in the source tree. Errors (kind model): none there.
+std::string resolve_model_folder(const std::string& option);
+
+size_t peak_rss_bytes();       // of this process so far
+
+}  // namespace zt

@@ -1,0 +1,93 @@
+#include "serve/options.h"
+
+#include "base/error.h"
+
+namespace zt {
+
+using O = GenerateOptions;
+
+const std::vector<OptionSpec>& generate_options() {
+  static const std::vector<OptionSpec> table = {
+      {"--model,-m", "model", "DIR", "model folder in the diffusers layout (default: the h3-nano that comes with the program)", &O::model, false},
+      {"--prompt,-p,prompt", "prompt", "TEXT", "what the clip shows and sounds like", &O::prompt, true},
+      {"--prompt-file", "prompt_file", "FILE", "the prompt, verbatim, from a file ('-': standard input)", &O::prompt_file, false},
+      {"--task", "task", "t2va|fl2va|ref2va", "default: follows from the pictures given", &O::task, true},
+      {"--first-frame", "first_frame", "FILE", "picture that the clip starts from (fl2va)", &O::first_frame, true},
+      {"--last-frame", "last_frame", "FILE", "picture that the clip ends on (fl2va)", &O::last_frame, true},
+      {"--reference", "references", "FILE", "picture, video or sound to follow (ref2va); repeatable, in the order the prompt counts them",
+       &O::references, true},
+      {"--size", "size", "WxH", "pixels, multiples of 32 (default: the model's canvas)", &O::size, true},
+      {"--short-edge", "short_edge", "PIXELS", "shorter side of the canvas, in place of the model's own", &O::short_edge, true},
+      {"--aspect", "aspect", "W:H", "aspect ratio of the canvas, 1:4 to 4:1 (default 16:9, or the first frame's)", &O::aspect, true},
+      {"--seconds", "seconds", "S", "length; aligned up to 17 n + 5 frames at 24 a second", &O::seconds, true},
+      {"--frames", "frames", "N", "length in frames, aligned up to 17 n + 5 (default 124)", &O::frames, true},
+      {"--steps", "steps", "N", "grid points of the noise schedule, as the reference counts: N - 1 evaluations (default 50)", &O::steps, true},
+      {"--evaluations", "evaluations", "N", "evaluations of the denoiser: N + 1 grid points", &O::evaluations, true},
+      {"--seed", "seed", "N", "seed of PyTorch's CPU generator (default 0)", &O::seed, true},
+      {"--plan", "plan", "exact|fast|FILE", "exact: float32, equal to the reference; fast: bf16; or a plan file (default exact)", &O::plan, true},
+      {"--config", "config", "FILE", "JSON of pipeline values over the model's own (canvas limits, durations, encode seed, ...)", &O::config, false},
+      {"--noise", "noise", "FILE", "safetensors of draws to use in place of the seed's", &O::noise, false},
+      {"--trace", "trace", "FILE", "write the run's tensors as safetensors, to hold against the reference", &O::trace, false},
+      {"--again", "again", "CLIP", "take the request from the metadata of a clip; other options override it", &O::again, false},
+      {"--threads", "threads", "N", "worker threads (default: the cores this process may use)", &O::threads, false},
+      {"--output,-o", "output", "FILE", "MP4 to write (default clip.mp4)", &O::output, false},
+      {"--json", "json", "", "print one JSON document about the run on standard output", &O::json, false},
+      {"--quiet,-q", "quiet", "", "no progress and no table", &O::quiet, false},
+  };
+  return table;
+}
+
+namespace {
+
+template <class... F>
+struct Overload : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overload(F...) -> Overload<F...>;
+
+}  // namespace
+
+Json options_to_json(const GenerateOptions& o) {
+  Json out = Json::object();
+  for (const OptionSpec& spec : generate_options()) {
+    if (!spec.describes_clip) continue;
+    std::visit(Overload{[&](std::string O::*m) { if (!(o.*m).empty()) out[spec.key] = o.*m; },
+                        [&](std::vector<std::string> O::*m) { if (!(o.*m).empty()) out[spec.key] = o.*m; },
+                        [&](std::optional<int64_t> O::*m) { if (o.*m) out[spec.key] = *(o.*m); },
+                        [&](std::optional<double> O::*m) { if (o.*m) out[spec.key] = *(o.*m); },
+                        [&](bool O::*m) { if (o.*m) out[spec.key] = true; }},
+               spec.target);
+  }
+  return out;
+}
+
+void fill_from_json(const Json& json, GenerateOptions& o) {
+  const GenerateOptions defaults;
+  for (const OptionSpec& spec : generate_options()) {
+    auto it = json.find(spec.key);
+    if (it == json.end() || !spec.describes_clip) continue;
+    try {
+      std::visit(Overload{[&](std::string O::*m) { if (o.*m == defaults.*m) o.*m = it->get<std::string>(); },
+                          [&](std::vector<std::string> O::*m) { if ((o.*m).empty()) o.*m = it->get<std::vector<std::string>>(); },
+                          [&](std::optional<int64_t> O::*m) { if (!(o.*m)) o.*m = it->get<int64_t>(); },
+                          [&](std::optional<double> O::*m) { if (!(o.*m)) o.*m = it->get<double>(); },
+                          [&](bool O::*m) { o.*m = o.*m || it->get<bool>(); }},
+                 spec.target);
+    } catch (const nlohmann::json::exception&) {
+      fail(ErrorKind::request, "\"{}\" is {}, which is not of the type that option takes", spec.key, it->dump());
+    }
+  }
+}
+
+std::string options_markdown() {
+  std::string out = "| option | value | meaning |\n|---|---|---|\n";
+  for (const OptionSpec& s : generate_options()) {
+    std::string value = s.value;
+    for (size_t i = 0; (i = value.find('|', i)) != std::string::npos; i += 2) value.insert(i, "\\");
+    out += fmt::format("| `{}` | {} | {} |\n", s.flags, value, s.help);
+  }
+  return out;
+}
+
+}  // namespace zt

@@ -1,0 +1,158 @@
+// Options -> Request.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <regex>
+
+#include "formats/safetensors.h"
+#include "media/decode.h"
+#include "media/mp4_writer.h"
+#include "models/minimax_h3/layout.h"
+#include "serve/job.h"
+
+namespace zt {
+
+namespace {
+
+constexpr size_t kMaxPromptCharacters = 32000;   // as the OpenAI Videos API allows
+constexpr int64_t kMaxEvaluations = 1000;
+
+void exclusive(bool a, const char* a_name, bool b, const char* b_name) {
+  if (a && b) fail(ErrorKind::request, "{} and {} say the same thing in two ways; give one of them", a_name, b_name);
+}
+
+std::string read_prompt(const GenerateOptions& o) {
+  exclusive(!o.prompt.empty(), "--prompt", !o.prompt_file.empty(), "--prompt-file");
+  std::string text = o.prompt;
+  if (o.prompt_file == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else if (!o.prompt_file.empty()) {
+    std::error_code ec;
+    if (std::filesystem::is_directory(o.prompt_file, ec)) fail(ErrorKind::request, "--prompt-file {}: is a folder, wanted a text file", o.prompt_file);
+    std::ifstream f(o.prompt_file, std::ios::binary);
+    if (!f) fail(ErrorKind::request, "--prompt-file {}: cannot be read", o.prompt_file);
+    text.resize(kMaxPromptCharacters * 4 + 1);   // one more byte than any allowed prompt has
+    f.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(f.gcount()));
+  }
+  const size_t characters = static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  if (characters > kMaxPromptCharacters)
+    fail(ErrorKind::request, "the prompt has {}{} characters; at most {} are taken. Shorten it", text.size() > kMaxPromptCharacters * 4 ? "over " : "",
+         characters, kMaxPromptCharacters);
+  return text;
+}
+
+Task choose_task(const GenerateOptions& o) {
+  const bool frames = !o.first_frame.empty() || !o.last_frame.empty();
+  exclusive(frames, "--first-frame/--last-frame (fl2va)", !o.references.empty(), "--reference (ref2va)");
+  if (o.task == "t2va") return Task::t2va;
+  if (o.task == "fl2va") return Task::fl2va;
+  if (o.task == "ref2va") return Task::ref2va;
+  if (!o.task.empty()) fail(ErrorKind::request, "--task is \"{}\"; wanted t2va, fl2va or ref2va", o.task);
+  return frames ? Task::fl2va : !o.references.empty() ? Task::ref2va : Task::t2va;
+}
+
+void read_size(const GenerateOptions& o, Request& r) {
+  exclusive(!o.size.empty(), "--size", o.short_edge.has_value(), "--short-edge");
+  exclusive(!o.size.empty(), "--size", !o.aspect.empty(), "--aspect");
+  std::smatch m;
+  if (!o.size.empty()) {
+    if (!std::regex_match(o.size, m, std::regex("([0-9]{1,5})[xX]([0-9]{1,5})"))) fail(ErrorKind::request, "--size is \"{}\"; wanted WIDTHxHEIGHT such as 1344x768", o.size);
+    r.width = std::stoll(m[1]), r.height = std::stoll(m[2]);
+  }
+  if (o.short_edge) {
+    if (*o.short_edge < 32 || *o.short_edge > 16384) fail(ErrorKind::request, "--short-edge is {}; wanted 32 to 16384 pixels", *o.short_edge);
+    r.short_edge = *o.short_edge;
+    // A short edge that is asked for is not capped by the area the model was released at.
+    r.config.canvas_max_pixels = std::max(r.config.canvas_max_pixels, 4 * *o.short_edge * *o.short_edge);
+  }
+  if (!o.aspect.empty() && o.aspect != "auto") {
+    if (!std::regex_match(o.aspect, m, std::regex("([0-9]{1,5}(?:\\.[0-9]{1,5})?):([0-9]{1,5}(?:\\.[0-9]{1,5})?)")))
+      fail(ErrorKind::request, "--aspect is \"{}\"; wanted W:H such as 16:9", o.aspect);
+    const double w = std::stod(m[1]), h = std::stod(m[2]);
+    if (!(w > 0) || !(h > 0)) fail(ErrorKind::request, "--aspect is \"{}\"; both sides must be over 0", o.aspect);
+    r.aspect_ratio = w / h;
+  }
+}
+
+void read_length_and_steps(const GenerateOptions& o, Request& r) {
+  exclusive(o.seconds.has_value(), "--seconds", o.frames.has_value(), "--frames");
+  exclusive(o.steps.has_value(), "--steps", o.evaluations.has_value(), "--evaluations");
+  if (o.seconds) {
+    if (!(*o.seconds > 0 && *o.seconds <= 3600)) fail(ErrorKind::request, "--seconds is {}; wanted over 0 and at most 3600", *o.seconds);
+    r.num_frames = std::max<int64_t>(1, std::llround(*o.seconds * h3::kFps));
+  }
+  if (o.frames) {
+    if (*o.frames < 1 || *o.frames > 100000) fail(ErrorKind::request, "--frames is {}; wanted 1 to 100000", *o.frames);
+    r.num_frames = *o.frames;
+  }
+  if (o.steps) {
+    if (*o.steps < 2 || *o.steps > kMaxEvaluations + 1)
+      fail(ErrorKind::request, "--steps is {}; wanted 2 to {} grid points (one more than evaluations)", *o.steps, kMaxEvaluations + 1);
+    r.grid_points = *o.steps;
+  }
+  if (o.evaluations) {
+    if (*o.evaluations < 1 || *o.evaluations > kMaxEvaluations) fail(ErrorKind::request, "--evaluations is {}; wanted 1 to {}", *o.evaluations, kMaxEvaluations);
+    r.grid_points = *o.evaluations + 1;
+  }
+}
+
+void read_config_file(const std::string& path, h3::PipelineConfig& config) {
+  try {
+    Json json = read_json(path, 1 << 20);
+    apply_config(JsonView(json, path), config, true);
+  } catch (const Error& e) {
+    throw Error(ErrorKind::request, std::string("--config ") + e.what());
+  }
+}
+
+void read_noise_file(const std::string& path, Request& r) {
+  try {
+    SafetensorsFile file(path);
+    for (const NamedView& t : file.tensors()) {
+      const bool known = t.name == "noise_video" || t.name == "noise_audio_rows" || t.name.starts_with("condition_noise.") ||
+                         t.name.starts_with("condition_posterior_noise.");
+      if (!known)
+        fail(ErrorKind::request, "{}: tensor {} is not one of noise_video, noise_audio_rows, condition_noise.N, condition_posterior_noise.N", path, t.name);
+      if (t.view.dtype != DType::f32) fail(ErrorKind::request, "{}: tensor {} is {}, wanted F32", path, t.name, dtype_name(t.view.dtype));
+      Tensor copy(t.view.shape);
+      to_float32(t.view, copy.data());
+      r.noise.emplace(t.name, std::move(copy));
+    }
+  } catch (const Error& e) {
+    throw Error(ErrorKind::request, std::string("--noise ") + e.what());
+  }
+}
+
+Reference load_reference(const std::string& path) {
+  switch (probe(path).kind) {
+    case MediaKind::image: return load_picture(path);
+    case MediaKind::video: return load_clip(path);
+    case MediaKind::sound: return load_sound(path);
+  }
+  fail(ErrorKind::internal, "{}: a medium of no kind", path);
+}
+
+}  // namespace
+
+Request build_request(const GenerateOptions& o, const h3::ModelIndex& index) {
+  Request r;
+  r.config = index.config;
+  if (!o.config.empty()) read_config_file(o.config, r.config);
+  r.task = choose_task(o);
+  r.prompt = read_prompt(o);
+  if (r.prompt.empty() && r.task != Task::fl2va) fail(ErrorKind::request, "the prompt is empty; give --prompt \"...\" or --prompt-file FILE");
+  read_size(o, r);
+  read_length_and_steps(o, r);
+  if (o.seed) r.seed = static_cast<uint64_t>(*o.seed);
+  if (!o.first_frame.empty()) r.first_frame = load_picture(o.first_frame);
+  if (!o.last_frame.empty()) r.last_frame = load_picture(o.last_frame);
+  for (const std::string& path : o.references) r.references.push_back(load_reference(path));
+  if (!o.noise.empty()) read_noise_file(o.noise, r);
+  return r;
+}
+
+}  // namespace zt
