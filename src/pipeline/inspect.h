@@ -1,0 +1,36 @@
+#pragma once
+// What a model folder holds, by component, and whether every tensor is sound.
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/minimax_h3/model_index.h"
+
+namespace zt {
+
+struct ComponentReport {
+  std::string name;                                          // folder name
+  std::vector<std::pair<std::string, std::string>> dims;     // config values worth seeing
+  size_t files = 0, tensors = 0;
+  int64_t parameters = 0;                                    // of the table; those never read are in dead_parameters too
+  int64_t dead_parameters = 0;
+  int64_t file_bytes = 0;                                    // of tensors on disk
+  std::map<std::string, int64_t> dtypes;                     // tensors of each type
+  int64_t memory_exact = 0, memory_fast = 0;                 // bytes of prepared weights under either plan
+  std::vector<std::string> problems;                         // empty: sound
+};
+
+struct ModelReport {
+  h3::ModelIndex index;
+  std::vector<ComponentReport> components;
+  int64_t tensors_checked = 0;                               // 0 unless verified
+  bool sound() const;
+};
+
+// Reads configs and tensor headers; with `verify` also every value (NaN, infinity, scale) and the SHA-256 that an index states.
+// Components that cannot be opened or whose tensors do not fit the config are reported as problems, not thrown.
+// Errors (kind model): not a model folder at all.
+ModelReport inspect_model(const std::string& folder, bool verify);
+
+}  // namespace zt
