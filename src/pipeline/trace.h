@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "models/roles.h"
 #include "pipeline/request.h"
 #include "tensor/tensor.h"
 
