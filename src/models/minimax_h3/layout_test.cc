@@ -113,7 +113,7 @@ TEST(Canvas, ReleasedRule) {
   EXPECT_EQ(size(16, 9), (std::pair<int64_t, int64_t>{1344, 768}));
   EXPECT_EQ(size(9, 16), (std::pair<int64_t, int64_t>{768, 1344}));
   EXPECT_EQ(size(1, 1), (std::pair<int64_t, int64_t>{768, 768}));
-  EXPECT_EQ(size(4, 1), (std::pair<int64_t, int64_t>{2048, 512}));   // the area cap: 2032 x 508 before snapping
+  EXPECT_EQ(size(4, 1), (std::pair<int64_t, int64_t>{2016, 512}));   // the area cap: 2031.9 x 508.0 before snapping
   EXPECT_THROW(resolve_canvas(4.01, 1, rule), Error);
   EXPECT_THROW(resolve_canvas(0, 1, rule), Error);
   EXPECT_EQ(round_half_even(2.5), 2);
