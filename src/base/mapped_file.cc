@@ -37,6 +37,10 @@ MappedFile::~MappedFile() {
   if (data_) munmap(const_cast<void*>(data_), size_);
 }
 
+void MappedFile::release_pages() const {
+  if (data_) madvise(const_cast<void*>(data_), size_, MADV_DONTNEED);
+}
+
 MappedFile::MappedFile(MappedFile&& o) noexcept
     : path_(std::move(o.path_)), data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
 

@@ -14,6 +14,8 @@ class MappedFile {
   MappedFile(MappedFile&& o) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  // Gives the pages read so far back to the system; they come again from the file when touched. Advice only.
+  void release_pages() const;
   const std::string& path() const { return path_; }
 
  private:

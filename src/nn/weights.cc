@@ -58,6 +58,10 @@ const View& Weights::view(const std::string& name) const {
   return *v;
 }
 
+void Weights::release_pages() const {
+  for (const SafetensorsFile& f : files_.files()) f.release_pages();
+}
+
 std::vector<float> Weights::vector(const std::string& name) const { return to_float32(view(name)); }
 
 PackedWeight Weights::pack(const Ops& ops, const std::string& name, DType compute) const {

@@ -44,6 +44,8 @@ class Weights {
   std::vector<float> vector(const std::string& name) const;   // widened
   // W[n, segments * k] packed for `ops`; islands are always computed in float32.
   PackedWeight pack(const Ops& ops, const std::string& name, DType compute) const;
+  // After packing: what was read of the files need not stay in memory.
+  void release_pages() const;
   const std::string& component() const { return component_; }
   const TensorSpecs& specs() const { return specs_; }
   const SafetensorsSet& files() const { return files_; }

@@ -73,6 +73,7 @@ class Dit final : public Denoiser {
     norm_out_linear_ = load_linear(w, ops, "norm_out.linear", compute);
     proj_out_ = load_linear(w, ops, "proj_out", compute);
     audio_proj_out_ = load_linear(w, ops, "audio_proj_out", compute);
+    w.release_pages();
   }
 
   int64_t video_row_width() const override { return config_.patch_values(); }

@@ -41,6 +41,7 @@ class Encoder final : public TextEncoder {
            config_.text.num_hidden_layers, layers_used);
     for (int64_t i = 0; i < layers_used; ++i) layers_.push_back(load_layer(weights_, ops, i, compute));
     tower_ = load_vision_tower(weights_, ops, config_.vision, compute);
+    weights_.release_pages();
   }
 
   int64_t hidden_size() const override { return config_.text.hidden_size; }
