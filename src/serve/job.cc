@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "formats/safetensors.h"
+#include "media/decode.h"
 #include "media/mp4_writer.h"
 #include "pipeline/trace.h"
 

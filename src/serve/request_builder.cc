@@ -9,7 +9,6 @@
 
 #include "formats/safetensors.h"
 #include "media/decode.h"
-#include "media/mp4_writer.h"
 #include "models/minimax_h3/layout.h"
 #include "serve/job.h"
 
