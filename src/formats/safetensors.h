@@ -30,11 +30,11 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_->path(); }
-  const std::vector<NamedView>& tensors() const { return tensors_; }   // in the order of the header
-  const View* find(std::string_view name) const;                       // nullptr if absent
-  const StringMap& metadata() const { return metadata_; }              // "__metadata__"
-  int64_t total_bytes() const;                                         // of all tensors
-  void release_pages() const { file_->release_pages(); }               // after packing: the mapping need not stay resident
+  const std::vector<NamedView>& tensors() const { return tensors_; }  // in the order of the header
+  const View* find(std::string_view name) const;                      // nullptr if absent
+  const StringMap& metadata() const { return metadata_; }             // "__metadata__"
+  int64_t total_bytes() const;                                        // of all tensors
+  void release_pages() const { file_->release_pages(); }              // after packing: the mapping need not stay resident
 
  private:
   std::shared_ptr<MappedFile> file_;
