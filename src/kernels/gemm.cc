@@ -53,11 +53,16 @@ void pack_bf16(std::span<const View> stacked, PackedWeight& p) {
     const int64_t tiles = std::min(kPanelN, round_up(p.n - panel, kTileN)) / kTileN;   // of this panel: 1 or 2
     uint16_t* out = p.data.as<uint16_t>() + panel * k_tiles * kTileK + (j - panel) * kTileK;
     read_rows(stacked, k, j, n, rows.data());
+    uint32_t* pairs = reinterpret_cast<uint32_t*>(out);   // two values along k as one word
     for (int64_t c = 0; c < n; ++c) {
       const float* row = rows.data() + c * k;
-      for (int64_t i = 0; i < k; ++i) {
-        const int64_t tile = i / kTileK, pair = i % kTileK / 2;
-        out[tile * tiles * kTileN * kTileK + pair * kTileN * 2 + c * 2 + i % 2] = to_bf16(row[i]).bits;
+      for (int64_t tile = 0; tile < k_tiles; ++tile) {
+        uint32_t* column = pairs + tile * tiles * kTileN * kTileK / 2 + c;
+        const int64_t left = std::min(kTileK, k - tile * kTileK);
+        for (int64_t i = 0; i + 1 < left; i += 2) {
+          column[i / 2 * kTileN] = to_bf16(row[tile * kTileK + i]).bits | uint32_t{to_bf16(row[tile * kTileK + i + 1]).bits} << 16;
+        }
+        if (left % 2) column[left / 2 * kTileN] = to_bf16(row[tile * kTileK + left - 1]).bits;
       }
     }
   }
