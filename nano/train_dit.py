@@ -118,7 +118,7 @@ def losses(m, te, b):
 
 
 def main():
-    a = K.args(muon=3e-3, adam=1.5e-3, scale=1., fl=.22, mix="0.5,0.28,0.12,0.1", ema=.995)
+    a = K.args(muon=3e-3, adam=1.5e-3, scale=1., fl=.22, mix="0.5,0.28,0.12,0.1", ema=.995, freeze_text=0)
     W, R = int(os.environ.get("WORLD", "1")), int(os.environ.get("RANK", "0"))
     torch.set_num_threads(int(os.environ.get("NT", "1")))
     tok = h3.tokenizer()
@@ -127,6 +127,10 @@ def main():
     for n, p in m.named_parameters():
         (mu if p.ndim == 2 and ("attn" in n or ".ff." in n) else ad).append(p)
     ad += [p for n, p in te.named_parameters() if "lm_head" not in n and f"layers.{h3.TE['layer']}." not in n and "language_model.norm" not in n]
+    if a.freeze_text:                                         # the text path stays; the blocks learn to read it
+        hold = {id(p) for x in (te, m.context_embedder, m.token_refiner) for p in x.parameters()}
+        for p in [p for p in mu + ad if id(p) in hold]:
+            p.requires_grad_(False)
     om = torch.optim.Muon(mu, lr=a.muon, weight_decay=.01, adjust_lr_fn="match_rms_adamw", momentum=.95)
     oa = torch.optim.AdamW(ad, lr=a.adam, betas=(.9, .98), weight_decay=.01)
 
@@ -187,6 +191,8 @@ def main():
                     p.grad = torch.zeros_like(p)
                 p.grad.view(-1).copy_(flat[o:o + p.numel()])
                 o += p.numel()
+        for p in (p for p in mu + ad if not p.requires_grad):
+            p.grad = None
         torch.nn.utils.clip_grad_norm_(ad, 1.0)
         om.step()
         oa.step()
