@@ -38,7 +38,7 @@ void rate(benchmark::State& state, double work) {
 void product(benchmark::State& state, int64_t M, int64_t N, int64_t K, DType compute) {
   const Exec exec = machine().exec();
   const auto a = values(M * K), w = values(N * K, 2);
-  std::vector<float> c(static_cast<size_t>(M * N));
+  const Tensor c({M, N});   // 64-byte aligned, as the buffers of the models are
   const PackedWeight packed = pack_weight(exec.ops, View{w.data(), DType::f32, {N, K}}, 1, compute);
   for (auto _ : state) gemm(exec, {a.data(), M, K, {}, K}, packed, {.data = c.data(), .row_stride = N});
   rate(state, 2.0 * static_cast<double>(M * N * K));

@@ -5,7 +5,7 @@ usage: kernels_torch.py --bench build/bench/kernels_bench [--rounds 7] [--filter
 
 Both sides use the same number of threads; every round times ours, then the peer's. The figure is the ratio of medians (above 1: ours is
 faster). In bf16 ours takes and gives float32, rounding inside; the peer gets bf16 tensors that were rounded beforehand, and the better of
-its plain and its prepacked product counts.
+its plain and its prepacked product counts. On a machine that others use, --cpu-time compares one thread's processor time of the least round.
 """
 import argparse, json, os, re, statistics, subprocess, time
 
@@ -15,7 +15,11 @@ parser.add_argument("--rounds", type=int, default=7)
 parser.add_argument("--filter", default=".")
 parser.add_argument("--out")
 parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+parser.add_argument("--cpu-time", action="store_true", help="one thread, processor time, ratio of the least rounds")
 args = parser.parse_args()
+if args.cpu_time:
+    args.threads = 1
+clock = time.thread_time if args.cpu_time else time.perf_counter
 os.environ["OMP_NUM_THREADS"] = os.environ["ZT_THREADS"] = str(args.threads)
 for key in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     os.environ.pop(key, None)
@@ -72,17 +76,17 @@ def ours(name):
     out = subprocess.run([args.bench, f"--benchmark_filter=^{re.escape(name)}$", "--benchmark_min_time=0.1", "--benchmark_format=json"],
                          capture_output=True, text=True, check=True).stdout
     out = json.loads(out)
-    return out["benchmarks"][0]["real_time"], out["context"]
+    return out["benchmarks"][0]["cpu_time" if args.cpu_time else "real_time"], out["context"]
 
 
 def peer(run):
-    best, end = [], time.perf_counter() + 0.1
+    times, end = [], time.perf_counter() + 0.1
     run()
-    while not best or time.perf_counter() < end:
-        t = time.perf_counter()
+    while not times or time.perf_counter() < end:
+        t = clock()
         run()
-        best.append(time.perf_counter() - t)
-    return statistics.mean(best) * 1e6
+        times.append(clock() - t)
+    return statistics.mean(times) * 1e6
 
 
 cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "?")
@@ -99,9 +103,11 @@ for name in names:
         for k, run in runs.items():
             theirs[k].append(peer(run))
     k = min(theirs, key=lambda k: statistics.median(theirs[k]))
-    a, b = statistics.median(mine), statistics.median(theirs[k])
+    middle = min if args.cpu_time else statistics.median   # of the rounds, each a mean
+    a, b = middle(mine), middle(theirs[k])
     row = {"commit": context["commit"], "cpu": cpu, "threads": args.threads, "isa": context["isa"], "op": f"{op}/{dtype}", "shape": shape,
-           "command": f"bench/peers/kernels_torch.py --filter '^{op}/{dtype}/{shape}/' --rounds {args.rounds}",
+           "command": f"bench/peers/kernels_torch.py --filter '^{op}/{dtype}/{shape}/' --rounds {args.rounds}{' --cpu-time' if args.cpu_time else ''}",
+           "clock": "processor time of one thread, least round" if args.cpu_time else "wall, medians",
            "ours_us": round(a, 1), "ours_min_us": round(min(mine), 1), "peer": f"torch {torch.__version__} {k}", "peer_us": round(b, 1),
            "peer_min_us": round(min(theirs[k]), 1), "ratio": round(b / a, 3)}
     print(f"{op}/{dtype}/{shape}: ours {a:.0f} (min {min(mine):.0f}) us, {k} {b:.0f} (min {min(theirs[k]):.0f}) us, ratio {b / a:.2f}", flush=True)

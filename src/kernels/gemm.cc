@@ -113,7 +113,7 @@ Grid make_grid(int64_t M, int64_t N, int64_t row_unit, int64_t col_unit, int64_t
 
 // Whether C is better written past the caches.
 bool streams(const GemmOutput& c, int64_t M, int64_t N) {
-  constexpr int64_t kBytes = 12 << 20;
+  constexpr int64_t kBytes = 4 << 20;
   return M * N * 4 > kBytes && !c.add && !c.gate && c.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(c.data) % 64 == 0;
 }
 
