@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app)};
   try {
-    app.parse(argc, argv);
+    app.parse(zt::command_line(argc, argv));
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
     return code == 0 ? 0 : 2;

@@ -244,7 +244,7 @@ def config_cases():
     for key in ("num_attention_heads", "attention_head_dim", "ffn_dim", "freq_dim", "rope_freq_dim", "time_embed_dim", "in_channels", "text_dim"):
         case(f"config: transformer {key} that the weights deny", MODEL, ".", setup=edit_json("transformer/config.json", lambda j, k=key: j.__setitem__(k, 2 * j[k])))
     case("config: no text_config", MODEL, "text_config", setup=drop_key("text_encoder/config.json", "text_config"))
-    case("config: text heads that do not divide", MODEL, "num_key_value_heads|num_attention_heads",
+    case("config: text heads that do not divide", MODEL, "attention heads",
          setup=edit_json("text_encoder/config.json", lambda j: j["text_config"].__setitem__("num_key_value_heads", 3)))
     case("config: too few text layers", MODEL, "num_hidden_layers|layer", setup=edit_json("text_encoder/config.json", lambda j: j["text_config"].__setitem__("num_hidden_layers", 20)))
     case("config: mrope sections that do not fit", MODEL, "mrope_section",
@@ -336,7 +336,7 @@ def output_cases():
     bad = (REQUEST, MODEL)
     case("noise: no such file", bad, "none.safetensors", args=["--noise", "{d}/none.safetensors"])
     case("noise: no safetensors", bad, "n.safetensors", setup=put("n.safetensors", "hello there, not a tensor"), args=["--noise", "{d}/n.safetensors"])
-    case("noise: wrong shape", bad, r"noise_video.*wanted", setup=noise_file(lambda t: t.__setitem__("noise_video", t["noise_video"][:, :, :5])), args=["--noise", "{d}/n.safetensors"])
+    case("noise: wrong shape", bad, r"noise_video.*want", setup=noise_file(lambda t: t.__setitem__("noise_video", t["noise_video"][:, :, :5])), args=["--noise", "{d}/n.safetensors"])
     case("noise: wrong dtype", bad, r"noise_video", setup=noise_file(lambda t: t.__setitem__("noise_video", t["noise_video"].astype(np.int32))), args=["--noise", "{d}/n.safetensors"])
     case("noise: NaN", bad, r"noise_video.*(NaN|nan|finite)", setup=noise_file(lambda t: t["noise_video"].__setitem__((0, 0, 0, 0, 0), np.nan)), args=["--noise", "{d}/n.safetensors"])
 
@@ -379,7 +379,7 @@ def media_cases():
     reference("a short video", REQUEST, "a.mp4|frames", video("a.mp4", frames=3), "a.mp4")
     reference("ten pictures", REQUEST, "9|pictures|images", together(a), *["a.png"] * 10)
     reference("four videos", REQUEST, "3|videos", video("a.mp4"), *["a.mp4"] * 4)
-    reference("a picture of 8:1", REQUEST, "a.png|ratio|aspect", picture("a.png", (256, 32)), "a.png")
+    reference("a picture of 8:1", REQUEST, "256x32", picture("a.png", (256, 32)), "a.png")
 
 
 # ---------------------------------------------------------------------------------------------- running them

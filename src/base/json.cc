@@ -127,7 +127,7 @@ std::vector<int64_t> JsonView::integers(const std::string& key, int64_t low, int
   return out;
 }
 
-std::vector<float> JsonView::floats(const std::string& key, size_t count) const {
+std::vector<float> JsonView::floats(const std::string& key, size_t count, float low) const {
   const Json& v = at(key);
   if (!v.is_array() || v.size() != count)
     fail(ErrorKind::model, "{}: \"{}\" is {}, wanted a list of {} numbers", origin_, key, brief(v), count);
@@ -135,6 +135,7 @@ std::vector<float> JsonView::floats(const std::string& key, size_t count) const 
   for (const Json& x : v) {
     if (!x.is_number() || !std::isfinite(x.get<float>()))
       fail(ErrorKind::model, "{}: \"{}\" holds {}, wanted finite numbers", origin_, key, brief(x));
+    if (x.get<float>() < low) fail(ErrorKind::model, "{}: \"{}\" holds {}, wanted at least {}", origin_, key, brief(x), low);
     out.push_back(x.get<float>());
   }
   return out;

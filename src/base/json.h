@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,8 @@ class JsonView {
   std::string text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;
   std::vector<int64_t> integers(const std::string& key, int64_t low, int64_t high) const;   // a list
-  std::vector<float> floats(const std::string& key, size_t count) const;                    // a list of that many finite numbers
+  // A list of that many finite numbers, none below `low`.
+  std::vector<float> floats(const std::string& key, size_t count, float low = std::numeric_limits<float>::lowest()) const;
   const Json& at(const std::string& key) const;      // kind model error if absent
   const std::string& origin() const { return origin_; }
   const Json& json() const { return *object_; }

@@ -42,9 +42,9 @@ const qwen3_vl::ProcessorConfig& Engine::processor() {
   return *processor_;
 }
 
-TextEncoder& Engine::text_encoder() {
-  if (!text_encoder_)
-    text_encoder_ = qwen3_vl::load_text_encoder(ops_, index_.folder + "/text_encoder", index_.config.text_encoder_layer, plan_.text_encoder);
+TextEncoder& Engine::text_encoder(int64_t layers) {
+  if (!text_encoder_ || text_encoder_->layer_count() < layers)
+    text_encoder_ = qwen3_vl::load_text_encoder(ops_, index_.folder + "/text_encoder", layers, plan_.text_encoder);
   return *text_encoder_;
 }
 

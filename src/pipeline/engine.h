@@ -27,7 +27,8 @@ class Engine {
 
   const Tokenizer& tokenizer();
   const qwen3_vl::ProcessorConfig& processor();
-  TextEncoder& text_encoder();
+  // With at least `layers` text layers: a request may ask for another hidden state than the model's own.
+  TextEncoder& text_encoder(int64_t layers);
   Denoiser& denoiser(Task task);
   VideoCodec& video_codec(bool with_encoder);
   AudioCodec& audio_codec(bool with_encoder);

@@ -121,7 +121,7 @@ Tensor Run::encode_text(const Ctx& ctx) {
   tap("token_ids", i32_view(presentation.token_ids));
   tap("text_token_tags", i32_view(presentation.text_token_tags));
   tap("mm_token_type_ids", i32_view(presentation.mm_token_type_ids));
-  Tensor embeds = engine.text_encoder().encode(ctx, input, static_cast<int>(request.config.text_encoder_layer));
+  Tensor embeds = engine.text_encoder(request.config.text_encoder_layer).encode(ctx, input, static_cast<int>(request.config.text_encoder_layer));
   tap("prompt_embeds", embeds.view());
   finite(embeds.mat(), "text");
   return embeds;
@@ -369,7 +369,7 @@ Result Engine::generate(const Request& request, const Sink& sink, const Hooks& h
   if (hooks.progress) hooks.progress(Stage::load, 0, 1);
   run.timer.time(Stage::load, [&] {
     tokenizer();
-    text_encoder();
+    text_encoder(request.config.text_encoder_layer);
     denoiser(request.task);
     bool pixels = false, sound = false;
     for (const Condition& c : run.conditions) pixels |= !c.pixels.empty(), sound |= c.sound.has_value();

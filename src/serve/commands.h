@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace zt {
 
@@ -14,6 +15,9 @@ struct Command {
 
 Command generate_command(CLI::App& root);
 Command inspect_command(CLI::App& root);
+
+// The arguments as CLI11 parses them (the last first). "--key=" becomes an empty value; CLI11 2.1 would take the next argument for it.
+std::vector<std::string> command_line(int argc, char** argv);
 
 // Runs `body`; an Error becomes "zoetrope: message" on stderr and its exit code, Cancelled 130.
 int report_errors(const std::function<int()>& body);

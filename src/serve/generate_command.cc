@@ -1,6 +1,7 @@
 // zoetrope generate: options, progress, the table at the end.
 #include <unistd.h>
 
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -70,6 +71,13 @@ void print_table(const JobReport& r, std::FILE* out) {
   std::fputs(text.c_str(), out);
 }
 
+// CLI11 2.1 lets strtoull wrap negative numbers and saturate large ones.
+std::string whole_number(const std::string& text) {
+  uint64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? "" : fmt::format("is {}; wanted a whole number from 0 to 2^64 - 1", text);
+}
+
 void bind_options(CLI::App* app, GenerateOptions& o) {
   for (const OptionSpec& spec : generate_options()) {
     std::visit(
@@ -82,6 +90,8 @@ void bind_options(CLI::App* app, GenerateOptions& o) {
               option->allow_extra_args(false)->take_all();
             else
               option->take_last();
+            if constexpr (std::is_same_v<decltype(member), std::optional<uint64_t> GenerateOptions::*>)
+              option->check(whole_number);
           }
         },
         spec.target);
@@ -108,6 +118,18 @@ int run_generate(const GenerateOptions& o) {
 }
 
 }  // namespace
+
+std::vector<std::string> command_line(int argc, char** argv) {
+  std::vector<std::string> out;
+  for (int i = 1; i < argc; ++i) {
+    std::string a = argv[i];
+    const bool empty_value = a.size() > 3 && a.starts_with("--") && a.find('=') == a.size() - 1;
+    out.push_back(empty_value ? a.substr(0, a.size() - 1) : a);
+    if (empty_value) out.emplace_back();
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
 
 int report_errors(const std::function<int()>& body) {
   try {

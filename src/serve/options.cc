@@ -55,6 +55,7 @@ Json options_to_json(const GenerateOptions& o) {
     std::visit(Overload{[&](std::string O::*m) { if (!(o.*m).empty()) out[spec.key] = o.*m; },
                         [&](std::vector<std::string> O::*m) { if (!(o.*m).empty()) out[spec.key] = o.*m; },
                         [&](std::optional<int64_t> O::*m) { if (o.*m) out[spec.key] = *(o.*m); },
+                        [&](std::optional<uint64_t> O::*m) { if (o.*m) out[spec.key] = *(o.*m); },
                         [&](std::optional<double> O::*m) { if (o.*m) out[spec.key] = *(o.*m); },
                         [&](bool O::*m) { if (o.*m) out[spec.key] = true; }},
                spec.target);
@@ -71,6 +72,7 @@ void fill_from_json(const Json& json, GenerateOptions& o) {
       std::visit(Overload{[&](std::string O::*m) { if (o.*m == defaults.*m) o.*m = it->get<std::string>(); },
                           [&](std::vector<std::string> O::*m) { if ((o.*m).empty()) o.*m = it->get<std::vector<std::string>>(); },
                           [&](std::optional<int64_t> O::*m) { if (!(o.*m)) o.*m = it->get<int64_t>(); },
+                          [&](std::optional<uint64_t> O::*m) { if (!(o.*m)) o.*m = it->get<uint64_t>(); },
                           [&](std::optional<double> O::*m) { if (!(o.*m)) o.*m = it->get<double>(); },
                           [&](bool O::*m) { o.*m = o.*m || it->get<bool>(); }},
                  spec.target);

@@ -15,13 +15,14 @@ struct GenerateOptions {
   std::string model, prompt, prompt_file, task, first_frame, last_frame, size, aspect, plan = "exact", config, noise, trace, again;
   std::string output = "clip.mp4";
   std::vector<std::string> references;
-  std::optional<int64_t> short_edge, frames, steps, evaluations, seed, threads;
+  std::optional<int64_t> short_edge, frames, steps, evaluations, threads;
+  std::optional<uint64_t> seed;
   std::optional<double> seconds;
   bool json = false, quiet = false;
 };
 
 using OptionTarget = std::variant<std::string GenerateOptions::*, std::vector<std::string> GenerateOptions::*,
-                                  std::optional<int64_t> GenerateOptions::*, std::optional<double> GenerateOptions::*, bool GenerateOptions::*>;
+                                  std::optional<int64_t> GenerateOptions::*, std::optional<uint64_t> GenerateOptions::*, std::optional<double> GenerateOptions::*, bool GenerateOptions::*>;
 
 struct OptionSpec {
   const char* flags;        // command line spelling, "--output,-o"

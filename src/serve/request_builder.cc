@@ -11,6 +11,7 @@
 #include "media/decode.h"
 #include "models/minimax_h3/layout.h"
 #include "serve/job.h"
+#include "text/unicode.h"
 
 namespace zt {
 
@@ -21,6 +22,15 @@ constexpr int64_t kMaxEvaluations = 1000;
 
 void exclusive(bool a, const char* a_name, bool b, const char* b_name) {
   if (a && b) fail(ErrorKind::request, "{} and {} say the same thing in two ways; give one of them", a_name, b_name);
+}
+
+void check_prompt_bytes(const std::string& text) {
+  const size_t nul = text.find('\0');
+  if (nul != std::string::npos) fail(ErrorKind::request, "the prompt has a NUL byte at byte {}; wanted text. Remove it", nul);
+  const std::string repaired = repair_utf8(text);
+  if (repaired == text) return;
+  const auto at = std::mismatch(text.begin(), text.end(), repaired.begin(), repaired.end()).first - text.begin();
+  fail(ErrorKind::request, "the prompt is not valid UTF-8 at byte {}; save it as UTF-8", at);
 }
 
 std::string read_prompt(const GenerateOptions& o) {
@@ -41,6 +51,7 @@ std::string read_prompt(const GenerateOptions& o) {
   if (characters > kMaxPromptCharacters)
     fail(ErrorKind::request, "the prompt has {}{} characters; at most {} are taken. Shorten it", text.size() > kMaxPromptCharacters * 4 ? "over " : "",
          characters, kMaxPromptCharacters);
+  check_prompt_bytes(text);
   return text;
 }
 
@@ -119,6 +130,8 @@ void read_noise_file(const std::string& path, Request& r) {
       if (t.view.dtype != DType::f32) fail(ErrorKind::request, "{}: tensor {} is {}, wanted F32", path, t.name, dtype_name(t.view.dtype));
       Tensor copy(t.view.shape);
       to_float32(t.view, copy.data());
+      if (!std::all_of(copy.data(), copy.data() + copy.count(), [](float x) { return std::isfinite(x); }))
+        fail(ErrorKind::request, "{}: tensor {} holds NaN or infinity, wanted finite numbers", path, t.name);
       r.noise.emplace(t.name, std::move(copy));
     }
   } catch (const Error& e) {
@@ -146,7 +159,7 @@ Request build_request(const GenerateOptions& o, const h3::ModelIndex& index) {
   if (r.prompt.empty() && r.task != Task::fl2va) fail(ErrorKind::request, "the prompt is empty; give --prompt \"...\" or --prompt-file FILE");
   read_size(o, r);
   read_length_and_steps(o, r);
-  if (o.seed) r.seed = static_cast<uint64_t>(*o.seed);
+  if (o.seed) r.seed = *o.seed;
   if (!o.first_frame.empty()) r.first_frame = load_picture(o.first_frame);
   if (!o.last_frame.empty()) r.last_frame = load_picture(o.last_frame);
   for (const std::string& path : o.references) r.references.push_back(load_reference(path));

@@ -167,7 +167,7 @@ AudioVaeConfig parse_audio_vae_config(const JsonView& c) {
     fail(ErrorKind::model, "{}: \"decoder_rates\" multiply to {}, wanted {} as \"encoder_rates\" do", c.origin(), up, hop);
   a.sampling_rate = c.integer("sampling_rate", 1000, 768000);
   a.latents_mean = c.floats("latents_mean", static_cast<size_t>(a.latent_channels));
-  a.latents_std = c.floats("latents_std", static_cast<size_t>(a.latent_channels));
+  a.latents_std = c.floats("latents_std", static_cast<size_t>(a.latent_channels), 1e-6f);
   return a;
 }
 

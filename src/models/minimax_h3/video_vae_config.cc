@@ -124,7 +124,7 @@ VideoVaeConfig parse_video_vae_config(const JsonView& c) {
   v.clip_length = c.integer("clip_length", 1, 1024);
   v.token_drop = c.integer("token_drop", 0, v.tokens_chunk_size() - 1);
   v.latents_mean = c.floats("latents_mean", static_cast<size_t>(v.latent_channels));
-  v.latents_std = c.floats("latents_std", static_cast<size_t>(v.latent_channels));
+  v.latents_std = c.floats("latents_std", static_cast<size_t>(v.latent_channels), 1e-6f);
   return v;
 }
 
