@@ -22,7 +22,8 @@ struct GenerateOptions {
 };
 
 using OptionTarget = std::variant<std::string GenerateOptions::*, std::vector<std::string> GenerateOptions::*,
-                                  std::optional<int64_t> GenerateOptions::*, std::optional<uint64_t> GenerateOptions::*, std::optional<double> GenerateOptions::*, bool GenerateOptions::*>;
+                                  std::optional<int64_t> GenerateOptions::*, std::optional<uint64_t> GenerateOptions::*,
+                                  std::optional<double> GenerateOptions::*, bool GenerateOptions::*>;
 
 struct OptionSpec {
   const char* flags;        // command line spelling, "--output,-o"
