@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 if __name__ == "__main__":
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runs")
     rd = lambda n: list(csv.DictReader(open(f"{here}/{n}.csv")))
-    fig, ax = plt.subplots(1, 3, figsize=(12, 3.4))
+    fig, ax = plt.subplots(1, 2, figsize=(9, 3.4))
     rows = rd("dit")
     for k, c, s in (("v22", "tab:blue", "video, 22 frames"), ("v124", "tab:green", "video, 124 frames"), ("vfl2va", "tab:orange", "video, fl2va"), ("a22", "tab:red", "audio, 22 frames"), ("a124", "tab:purple", "audio, 124 frames")):
         p = [(int(r["seen"]), float(r[k])) for r in rows if float(r[k]) > 0]
@@ -19,9 +19,6 @@ if __name__ == "__main__":
     ax[1].plot([int(r["step"]) for r in p], [float(r["psnr_shape"]) for r in p], label="around the shape")
     ax[1].set(xlabel="steps of 3 x 22 frames", ylabel="PSNR, dB (held-out)", title="video decoder")
     ax[1].legend(fontsize=7)
-    p = rd("adec")
-    ax[2].plot([int(r["step"]) for r in p], [float(r["snr"]) for r in p])
-    ax[2].set(xlabel="steps of 16 x 0.3 s", ylabel="SNR, dB (held-out)", title="audio decoder")
     for a in ax:
         a.grid(alpha=.3)
     fig.tight_layout()
