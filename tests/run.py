@@ -88,9 +88,9 @@ def unit():
     return run_ctest("unit", BUILD, 600)
 
 
-def held(folder, plan, tolerance):
+def held(folder, plan, tolerance, *more):
     """(right, wrong, lines) of one golden folder. Bytes of frames and sound cannot be equal in bf16: there the float tensors count."""
-    out, code = command("golden", [sys.executable, ROOT / "tests/golden/check.py", folder, ZOETROPE, "--plan", plan, "--tol", tolerance], 900)
+    out, code = command("golden", [sys.executable, ROOT / "tests/golden/check.py", folder, ZOETROPE, "--plan", plan, "--tol", tolerance, *more], 900)
     m = re.search(r"^(\d+) tensors held, (\d+) wrong", out, re.M)
     if not m:
         return 0, 1, [f"{folder.name} {plan}: exit {code}", *out.strip().splitlines()[-5:]]
@@ -102,8 +102,9 @@ def held(folder, plan, tolerance):
 def golden():
     folders = sorted(p for p in (ROOT / "tests/golden").iterdir() if (p / "cases.json").exists())
     passed, failed, lines = 0, 0, []
-    for folder, plan, tolerance in [(f, "exact", "1e-4") for f in folders] + [(f, "fast", "3e-2") for f in folders]:
-        p, f, more = held(folder, plan, tolerance)
+    runs = [(f, *how) for f in folders for how in (("exact", "1e-4"), ("exact", "1e-4", "--drawn"), ("fast", "3e-2"))]
+    for run in runs:
+        p, f, more = held(*run)
         passed, failed, lines = passed + p, failed + f, lines + more
     return passed, failed, lines
 
@@ -114,6 +115,10 @@ def lengths():
 
 def bad_input():
     return script("bad_input", [sys.executable, ROOT / "tests/bad_input.py", ZOETROPE], 900)
+
+
+def contracts():
+    return script("contracts", [sys.executable, ROOT / "tests/contracts.py", ZOETROPE], 900)
 
 
 def configure(name, folder, args):
@@ -159,7 +164,7 @@ def fuzz():
     return passed, failed, lines
 
 
-SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, sanitize=sanitize, fuzz=fuzz)
+SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, sanitize=sanitize, fuzz=fuzz)
 
 
 def main():

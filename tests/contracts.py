@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What the command line promises beyond right numbers: the same bytes for any number of threads, a stop that leaves nothing behind, a clip
+that makes itself again, one JSON document, memory that does not grow with the clip. Ends with "N passed, N failed".
+usage: tests/contracts.py ZOETROPE [MODEL]      (needs the ffmpeg program)"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXE = Path(sys.argv[1]).resolve()
+MODEL = Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "models/h3-nano").resolve()
+PROMPT = "a red circle bounces on a dark background"
+results = []
+
+
+def check(name, ok, note=""):
+    results.append(bool(ok))
+    print(f"{'ok  ' if ok else 'FAIL'} {name}" + (f": {note}" if note and not ok else ""), flush=True)
+
+
+def generate(out, *args, threads="2", prompt=PROMPT):
+    cmd = [EXE, "generate", "--model", MODEL, "-o", out, "--json", "--quiet", "--threads", threads, *args]
+    run = subprocess.run(list(map(str, cmd + ([f"--prompt={prompt}"] if prompt else []))), capture_output=True, timeout=300, text=True)
+    if run.returncode:
+        raise SystemExit(f"FAIL generate {args}: exit {run.returncode}: {run.stderr}")
+    return json.loads(run.stdout)
+
+
+def frames_md5(path):
+    return subprocess.run(["ffmpeg", "-v", "error", "-i", str(path), "-f", "framemd5", "-"], capture_output=True, check=True, text=True).stdout
+
+
+def same_bytes_for_any_thread_count(d):
+    for plan in ("exact", "fast"):
+        for threads in ("1", "2", "3", "5"):
+            generate(d / f"{plan}{threads}.mp4", "--frames", 39, "--evaluations", 2, "--seed", 5, "--plan", plan, threads=threads)
+        one = (d / f"{plan}1.mp4").read_bytes()
+        check(f"plan {plan}: 1, 2, 3 and 5 threads give the same file", all((d / f"{plan}{n}.mp4").read_bytes() == one for n in "235"))
+
+
+def steps_and_evaluations(d):
+    a = generate(d / "steps.mp4", "--frames", 22, "--steps", 4, "--seed", 1)
+    b = generate(d / "evaluations.mp4", "--frames", 22, "--evaluations", 3, "--seed", 1)
+    check("--steps 4 is --evaluations 3, and the output names both", (a["steps"], a["evaluations"]) == (4, 3) == (b["steps"], b["evaluations"]))
+    check("and both give the same frames", frames_md5(d / "steps.mp4") == frames_md5(d / "evaluations.mp4"))
+    c = generate(d / "other.mp4", "--frames", 22, "--evaluations", 3, "--seed", 2)
+    check("another seed gives another clip", frames_md5(d / "steps.mp4") != frames_md5(d / "other.mp4") and c["seed"] == 2)
+    stages = {s["stage"] for s in a["stages"]}
+    check("the JSON names every stage", {"text", "denoise", "video decode", "audio decode", "encode"} <= stages, str(stages))
+    check("the ratio is time over length", abs(a["ratio"] - a["total_seconds"] / a["seconds"]) < 1e-6)
+
+
+def made_again(d):
+    first = generate(d / "first.mp4", "--seconds", 1.5, "--evaluations", 2, "--seed", 18446744073709551615, "--size", "128x96")
+    again = generate(d / "again.mp4", "--again", d / "first.mp4", prompt=None)
+    check("a clip makes itself again, to the byte", (d / "first.mp4").read_bytes() == (d / "again.mp4").read_bytes(), f"{first} {again}")
+    tags = subprocess.run(["ffprobe", "-v", "error", "-show_entries", "format_tags=zoetrope", "-of", "default=nw=1:nk=1", str(d / "first.mp4")],
+                          capture_output=True, check=True, text=True).stdout
+    meta = json.loads(tags)
+    check("its metadata holds request, seed, plan, model hash and version",
+          meta["request"]["prompt"] == PROMPT and meta["seed"] == 2**64 - 1 and meta["plan"]["name"] == "exact" and len(meta["model_hash"]) == 64 and meta["version"])
+
+
+def stops_and_leaves_nothing(d):
+    folder = d / "stopped"
+    folder.mkdir()
+    cmd = [EXE, "generate", "--model", MODEL, f"--prompt={PROMPT}", "-o", folder / "clip.mp4", "--evaluations", "900", "--threads", "2"]
+    run = subprocess.Popen(list(map(str, cmd)), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in run.stderr:
+        if line.startswith("denoise"):
+            break
+    time.sleep(0.3)
+    asked = time.time()
+    run.send_signal(signal.SIGINT)
+    code = run.wait(timeout=30)
+    check("Ctrl-C ends with 130", code == 130, str(code))
+    check("within a second or two", time.time() - asked < 5, f"{time.time() - asked:.1f} s")
+    check("and leaves no file", not list(folder.iterdir()), str(list(folder.iterdir())))
+
+
+def memory_does_not_grow(d):
+    short = generate(d / "short.mp4", "--frames", 39, "--evaluations", 1, "--size", "192x128")
+    long = generate(d / "long.mp4", "--frames", 345, "--evaluations", 1, "--size", "192x128")
+    # nothing holds the clip: 345 frames in float32 alone would be 97 MiB more than 39 are
+    clip = 306 * 192 * 128 * 3 * 4
+    grown = long["peak_rss_bytes"] - short["peak_rss_bytes"]
+    rows = long["peak_activation_bytes"] - short["peak_activation_bytes"]
+    check("a long clip needs no more video memory than a short one", grown - rows < clip / 4, f"{grown >> 20} MiB more, of it {rows >> 20} MiB of denoiser rows")
+
+
+def main():
+    os.environ.pop("ZT_THREADS", None)
+    with tempfile.TemporaryDirectory() as tmp:
+        for test in (same_bytes_for_any_thread_count, steps_and_evaluations, made_again, stops_and_leaves_nothing, memory_does_not_grow):
+            test(Path(tmp))
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
