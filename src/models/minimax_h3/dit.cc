@@ -11,19 +11,19 @@ namespace zt::h3 {
 
 namespace {
 
-constexpr int kModalities = 3;      // rows of the AdaLN table per timestep: video, text, audio
-constexpr int kModulations = 6;     // shift, scale, gate of attention, then of the feed-forward
+constexpr int kModalities = 3;   // rows of the AdaLN table per timestep: video, text, audio
+constexpr int kModulations = 6;  // shift, scale, gate of attention, then of the feed-forward
 
 struct Block {
   std::vector<float> norm1, norm2, norm_q, norm_k;
   Linear qkv, out, fc1, fc2;
-  Linear adaln;                     // absent in refiner blocks
+  Linear adaln;  // absent in refiner blocks
 };
 
 struct DitState final : Denoiser::Prepared {
   PackedLayout layout;
-  Tensor text;                      // refined text rows [N, hidden]
-  Tensor cosine, sine;              // [S, 3 * rope_freq_dim]
+  Tensor text;          // refined text rows [N, hidden]
+  Tensor cosine, sine;  // [S, 3 * rope_freq_dim]
 };
 
 Block load_block(const Weights& w, const Ops& ops, const std::string& b, bool modulated, DType compute) {
@@ -43,38 +43,21 @@ Block load_block(const Weights& w, const Ops& ops, const std::string& b, bool mo
 // Rows of x at `index` -> dense y.
 void gather_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Mat y) {
   ctx.exec.threads.parallel_for(y.rows, 64, [&](int64_t i0, int64_t i1, int) {
-    for (int64_t i = i0; i < i1; ++i) std::memcpy(y.row(i), x.row(index[static_cast<size_t>(i)]), static_cast<size_t>(y.cols) * sizeof(float));
+    for (int64_t i = i0; i < i1; ++i)
+      std::memcpy(y.row(i), x.row(index[static_cast<size_t>(i)]), static_cast<size_t>(y.cols) * sizeof(float));
   });
 }
 
 void scatter_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Mat y) {
   ctx.exec.threads.parallel_for(x.rows, 64, [&](int64_t i0, int64_t i1, int) {
-    for (int64_t i = i0; i < i1; ++i) std::memcpy(y.row(index[static_cast<size_t>(i)]), x.row(i), static_cast<size_t>(x.cols) * sizeof(float));
+    for (int64_t i = i0; i < i1; ++i)
+      std::memcpy(y.row(index[static_cast<size_t>(i)]), x.row(i), static_cast<size_t>(x.cols) * sizeof(float));
   });
 }
 
 class Dit final : public Denoiser {
  public:
-  Dit(const Ops& ops, const std::string& folder, DType compute)
-      : config_(read_dit_config(folder + "/config.json")),
-        weights_(open_weights(folder, "diffusion_pytorch_model"), dit_tensor_specs(config_), folder) {
-    const Weights& w = weights_;
-    proj_in_ = load_linear(w, ops, "proj_in", compute);
-    audio_proj_in_ = load_linear(w, ops, "audio_proj_in", compute);
-    context_embedder_ = load_linear(w, ops, "context_embedder", compute);
-    time_1_ = load_linear(w, ops, "time_embedder.linear_1", compute);
-    time_2_ = load_linear(w, ops, "time_embedder.linear_2", compute);
-    for (int64_t i = 0; i < config_.num_refiner_layers; ++i)
-      refiner_.push_back(load_block(w, ops, fmt::format("token_refiner.refiner_blocks.{}.", i), false, compute));
-    refiner_norm_ = w.vector("token_refiner.final_norm.weight");
-    for (int64_t i = 0; i < config_.num_layers; ++i)
-      blocks_.push_back(load_block(w, ops, fmt::format("transformer_blocks.{}.", i), true, compute));
-    norm_out_ = w.vector("norm_out.norm.weight");
-    norm_out_linear_ = load_linear(w, ops, "norm_out.linear", compute);
-    proj_out_ = load_linear(w, ops, "proj_out", compute);
-    audio_proj_out_ = load_linear(w, ops, "audio_proj_out", compute);
-    w.release_pages();
-  }
+  Dit(const Ops& ops, const std::string& folder, DType compute);
 
   int64_t video_row_width() const override { return config_.patch_values(); }
   int64_t audio_row_width() const override { return config_.audio_in_channels; }
@@ -86,7 +69,8 @@ class Dit final : public Denoiser {
   void attend(const Ctx& ctx, const Block& b, ConstMat y, const DitState* rope, Mat o) const;
   Tensor refine(const Ctx& ctx, ConstMat prompt_embeds) const;
   Mat embed_time(const Ctx& ctx, std::span<const float> timestep) const;
-  void run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention, Mat x) const;
+  void run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention,
+                 Mat x) const;
   void head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, ConstMat table, std::span<const int32_t> timestep_indices,
             const Linear& proj, Mat velocity) const;
 
@@ -96,6 +80,27 @@ class Dit final : public Denoiser {
   std::vector<Block> refiner_, blocks_;
   std::vector<float> refiner_norm_, norm_out_;
 };
+
+Dit::Dit(const Ops& ops, const std::string& folder, DType compute)
+    : config_(read_dit_config(folder + "/config.json")),
+      weights_(open_weights(folder, "diffusion_pytorch_model"), dit_tensor_specs(config_), folder) {
+  const Weights& w = weights_;
+  proj_in_ = load_linear(w, ops, "proj_in", compute);
+  audio_proj_in_ = load_linear(w, ops, "audio_proj_in", compute);
+  context_embedder_ = load_linear(w, ops, "context_embedder", compute);
+  time_1_ = load_linear(w, ops, "time_embedder.linear_1", compute);
+  time_2_ = load_linear(w, ops, "time_embedder.linear_2", compute);
+  for (int64_t i = 0; i < config_.num_refiner_layers; ++i)
+    refiner_.push_back(load_block(w, ops, fmt::format("token_refiner.refiner_blocks.{}.", i), false, compute));
+  refiner_norm_ = w.vector("token_refiner.final_norm.weight");
+  for (int64_t i = 0; i < config_.num_layers; ++i)
+    blocks_.push_back(load_block(w, ops, fmt::format("transformer_blocks.{}.", i), true, compute));
+  norm_out_ = w.vector("norm_out.norm.weight");
+  norm_out_linear_ = load_linear(w, ops, "norm_out.linear", compute);
+  proj_out_ = load_linear(w, ops, "proj_out", compute);
+  audio_proj_out_ = load_linear(w, ops, "audio_proj_out", compute);
+  w.release_pages();
+}
 
 // y [S, hidden] -> o [S, inner]: attention over all rows, before the output projection. `rope` is null in the refiner.
 void Dit::attend(const Ctx& ctx, const Block& b, ConstMat y, const DitState* rope, Mat o) const {
@@ -155,7 +160,8 @@ std::unique_ptr<Denoiser::Prepared> Dit::prepare(const Ctx& ctx, const PackedLay
   p->sine = Tensor({rows, 3 * f});
   std::vector<float> inverse(static_cast<size_t>(f));
   for (int64_t j = 0; j < f; ++j)
-    inverse[static_cast<size_t>(j)] = 1.0f / std::pow(static_cast<float>(config_.rope_theta), static_cast<float>(2 * j) / static_cast<float>(2 * f));
+    inverse[static_cast<size_t>(j)] =
+        1.0f / std::pow(static_cast<float>(config_.rope_theta), static_cast<float>(2 * j) / static_cast<float>(2 * f));
   ctx.exec.threads.parallel_for(rows, 256, [&](int64_t r0, int64_t r1, int) {
     for (int64_t r = r0; r < r1; ++r)
       for (int64_t axis = 0; axis < 3; ++axis)
@@ -191,10 +197,11 @@ Mat Dit::embed_time(const Ctx& ctx, std::span<const float> timestep) const {
   return out;
 }
 
-void Dit::run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention, Mat x) const {
+void Dit::run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention,
+                    Mat x) const {
   const int64_t h = config_.hidden_size, stride = kModulations * h;
   Arena::Scope scope(ctx.arena());
-  Mat table = ctx.mat(temb.rows, kModalities * stride);   // row 3 * timestep + tag of [6, hidden]
+  Mat table = ctx.mat(temb.rows, kModalities * stride);  // row 3 * timestep + tag of [6, hidden]
   linear(ctx, temb, b.adaln, table);
   const float *shift_msa = table.data, *scale_msa = shift_msa + h, *gate_msa = scale_msa + h;
   const float *shift_mlp = gate_msa + h, *scale_mlp = shift_mlp + h, *gate_mlp = scale_mlp + h;
@@ -229,12 +236,14 @@ void Dit::head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Const
   gather_rows(ctx, x, index, rows);
   std::vector<int32_t> table_row;
   for (int32_t i : index) table_row.push_back(timestep_indices[static_cast<size_t>(i)]);
-  rms_norm_modulate(ctx.exec, rows, norm_out_.data(), config_.final_norm_eps, table.data + h, table.data, table.stride, table_row.data(), rows);
+  rms_norm_modulate(ctx.exec, rows, norm_out_.data(), config_.final_norm_eps, table.data + h, table.data, table.stride, table_row.data(),
+                    rows);
   linear(ctx, rows, proj, velocity);
 }
 
-void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<const float> timestep, std::span<const int32_t> timestep_indices,
-               ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const {
+void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<const float> timestep,
+               std::span<const int32_t> timestep_indices, ConstMat video_rows, ConstMat audio_rows, Mat video_velocity,
+               Mat audio_velocity) const {
   const auto& p = static_cast<const DitState&>(prepared);
   const PackedLayout& layout = p.layout;
   const int64_t rows = layout.rows(), h = config_.hidden_size;
@@ -266,7 +275,7 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
   }
   if (!stream.empty()) ctx.tap("dit.hidden", {stream.data(), DType::f32, {config_.num_layers + 1, rows, h}});
 
-  Mat table = ctx.mat(temb.rows, 2 * h);   // shift, scale per timestep
+  Mat table = ctx.mat(temb.rows, 2 * h);  // shift, scale per timestep
   linear(ctx, temb, norm_out_linear_, table);
   head(ctx, x, layout.video_indices, table, timestep_indices, proj_out_, video_velocity);
   head(ctx, x, layout.audio_indices, table, timestep_indices, audio_proj_out_, audio_velocity);
@@ -274,6 +283,8 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, DType compute) { return std::make_unique<Dit>(ops, folder, compute); }
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, DType compute) {
+  return std::make_unique<Dit>(ops, folder, compute);
+}
 
 }  // namespace zt::h3
