@@ -12,11 +12,13 @@ namespace zt {
 namespace {
 constexpr size_t kMinBlock = size_t{8} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kMost = size_t{1} << 46;   // more is a negative count or an overflow
 }  // namespace
 
 void Arena::Free::operator()(void* p) const { std::free(p); }
 
 void* Arena::allocate(size_t bytes) {
+  if (bytes > kMost) fail(ErrorKind::internal, "a working buffer of {} bytes was asked for; a size went wrong", bytes);
   bytes = (std::max<size_t>(bytes, 1) + kAlign - 1) / kAlign * kAlign;
   while (block_ < blocks_.size() && used_ + bytes > blocks_[block_].size) ++block_, used_ = 0;
   if (block_ == blocks_.size()) {

@@ -11,6 +11,7 @@ namespace zt {
 class Arena {
  public:
   static constexpr size_t kAlign = 64;
+  // Errors: resource if the system has no memory, internal for an impossible size.
   void* allocate(size_t bytes);
   template <class T>
   T* take(int64_t n) {

@@ -4,9 +4,11 @@
 
 namespace zt {
 
-const char* wanted_isa() {
-  const char* text = std::getenv("ZT_ISA");
-  return text && *text ? text : nullptr;
-}
+namespace {
+const char* nonempty(const char* text) { return text && *text ? text : nullptr; }
+}  // namespace
+
+const char* wanted_isa() { return nonempty(std::getenv("ZT_ISA")); }
+const char* wanted_threads() { return nonempty(std::getenv("ZT_THREADS")); }
 
 }  // namespace zt

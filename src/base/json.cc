@@ -1,6 +1,9 @@
 #include "base/json.h"
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -9,46 +12,85 @@ namespace zt {
 
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr size_t kMaxDepth = 64;
+constexpr size_t kMaxValues = size_t{1} << 22;   // the largest tokenizer.json has half a million
 
 std::string brief(const Json& v) {
   std::string s = v.dump(-1, ' ', false, Json::error_handler_t::replace);
   return s.size() > 60 ? s.substr(0, 57) + "..." : s;
 }
 
+// The value of an integer that fits; 5000000.0 is one that somebody wrote with a point.
+std::optional<int64_t> exact_integer(const Json& v) {
+  if (v.is_number_unsigned()) return v.get<uint64_t>() <= INT64_MAX ? std::optional(static_cast<int64_t>(v.get<uint64_t>())) : std::nullopt;
+  if (v.is_number_integer()) return v.get<int64_t>();
+  if (!v.is_number()) return std::nullopt;
+  double d = v.get<double>();
+  return d == std::floor(d) && std::abs(d) <= 0x1p53 ? std::optional(static_cast<int64_t>(d)) : std::nullopt;
+}
+
+// Builds the tree while reading. The library's own callback parser looks through all siblings at the end of every object, which makes a
+// list of many objects quadratic, and lets the last of two equal keys win.
+class TreeBuilder : public nlohmann::json_sax<Json> {
+ public:
+  explicit TreeBuilder(const std::string& origin) : origin_(origin) {}
+  Json root;
+
+  bool null() override { return put(nullptr), true; }
+  bool boolean(bool v) override { return put(v), true; }
+  bool number_integer(int64_t v) override { return put(v), true; }
+  bool number_unsigned(uint64_t v) override { return put(v), true; }
+  bool number_float(double v, const std::string&) override { return put(v), true; }
+  bool string(std::string& v) override { return put(std::move(v)), true; }
+  bool binary(Json::binary_t&) override { return false; }   // not in text
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return open_.pop_back(), true; }
+  bool end_array() override { return open_.pop_back(), true; }
+  bool key(std::string& k) override {
+    auto [it, fresh] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(k));
+    if (!fresh) fail(ErrorKind::model, "{}: key {} stands twice in one object; keep one of them", origin_, brief(it->first));
+    slot_ = &it->second;
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
+    std::string what = e.what();
+    size_t cut = what.find("] ");
+    if (cut != std::string::npos) what.erase(0, cut + 2);
+    // The message quotes the input, which may be anything and of any length.
+    if (what.size() > 240) what = what.substr(0, 120) + " ... " + what.substr(what.size() - 115);
+    for (char& c : what)
+      if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7E) c = '?';
+    fail(ErrorKind::model, "{}: not valid JSON: {}", origin_, what);
+  }
+
+ private:
+  Json* put(Json value) {
+    if (++values_ > kMaxValues) fail(ErrorKind::model, "{}: more than {} values, which no file of this kind has", origin_, kMaxValues);
+    if (open_.empty()) return &(root = std::move(value));
+    if (open_.back()->is_object()) return &(*slot_ = std::move(value));
+    auto& list = open_.back()->get_ref<Json::array_t&>();
+    list.push_back(std::move(value));
+    return &list.back();
+  }
+  bool open(Json value) {
+    if (open_.size() >= kMaxDepth) fail(ErrorKind::model, "{}: nested deeper than {} levels", origin_, kMaxDepth);
+    open_.push_back(put(std::move(value)));
+    return true;
+  }
+
+  const std::string& origin_;
+  std::vector<Json*> open_;   // the containers around the place being read; a list that grows holds no open element
+  Json* slot_ = nullptr;      // where the value of the last key goes
+  size_t values_ = 0;
+};
+
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& origin) {
-  bool deep = false;
-  auto guard = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) deep = true;
-    return depth <= kMaxDepth;
-  };
-  try {
-    // The depth is checked first without building anything: the parser below is recursive in its destructor only.
-    int depth = 0;
-    bool quoted = false;
-    for (size_t i = 0; i < text.size(); ++i) {
-      char c = text[i];
-      if (quoted) {
-        if (c == '\\') ++i;
-        else if (c == '"') quoted = false;
-      } else if (c == '"') {
-        quoted = true;
-      } else if (c == '{' || c == '[') {
-        if (++depth > kMaxDepth) fail(ErrorKind::model, "{}: nested deeper than {} levels", origin, kMaxDepth);
-      } else if (c == '}' || c == ']') {
-        --depth;
-      }
-    }
-    Json j = Json::parse(text.begin(), text.end(), guard);
-    if (deep) fail(ErrorKind::model, "{}: nested deeper than {} levels", origin, kMaxDepth);
-    return j;
-  } catch (const nlohmann::json::exception& e) {
-    std::string what = e.what();
-    size_t cut = what.find("] ");
-    fail(ErrorKind::model, "{}: not valid JSON: {}", origin, cut == std::string::npos ? what : what.substr(cut + 2));
-  }
+  TreeBuilder tree(origin);
+  Json::sax_parse(text.begin(), text.end(), &tree);   // ends with an exception or a whole tree
+  return std::move(tree.root);
 }
 
 Json read_json(const std::string& path, size_t max_bytes) {
@@ -76,13 +118,9 @@ JsonView JsonView::child(const std::string& key) const { return {at(key), origin
 
 int64_t JsonView::integer(const std::string& key, int64_t low, int64_t high) const {
   const Json& v = at(key);
-  // 5000000.0 is an integer that somebody wrote with a point
-  double d = v.is_number() ? v.get<double>() : NAN;
-  if (!v.is_number() || !std::isfinite(d) || d != std::floor(d))
-    fail(ErrorKind::model, "{}: \"{}\" is {}, wanted an integer from {} to {}", origin_, key, brief(v), low, high);
-  if (d < static_cast<double>(low) || d > static_cast<double>(high))
-    fail(ErrorKind::model, "{}: \"{}\" is {}, wanted from {} to {}", origin_, key, brief(v), low, high);
-  return v.is_number_integer() ? v.get<int64_t>() : static_cast<int64_t>(d);
+  auto n = exact_integer(v);
+  if (!n || *n < low || *n > high) fail(ErrorKind::model, "{}: \"{}\" is {}, wanted an integer from {} to {}", origin_, key, brief(v), low, high);
+  return *n;
 }
 
 int64_t JsonView::integer(const std::string& key, int64_t low, int64_t high, int64_t fallback) const {
@@ -120,9 +158,10 @@ std::vector<int64_t> JsonView::integers(const std::string& key, int64_t low, int
   if (!v.is_array()) fail(ErrorKind::model, "{}: \"{}\" is {}, wanted a list of integers", origin_, key, brief(v));
   std::vector<int64_t> out;
   for (const Json& x : v) {
-    if (!x.is_number_integer() || x.get<int64_t>() < low || x.get<int64_t>() > high)
+    auto n = exact_integer(x);
+    if (!n || *n < low || *n > high)
       fail(ErrorKind::model, "{}: \"{}\" holds {}, wanted integers from {} to {}", origin_, key, brief(x), low, high);
-    out.push_back(x.get<int64_t>());
+    out.push_back(*n);
   }
   return out;
 }
@@ -133,7 +172,7 @@ std::vector<float> JsonView::floats(const std::string& key, size_t count, float 
     fail(ErrorKind::model, "{}: \"{}\" is {}, wanted a list of {} numbers", origin_, key, brief(v), count);
   std::vector<float> out;
   for (const Json& x : v) {
-    if (!x.is_number() || !std::isfinite(x.get<float>()))
+    if (!x.is_number() || !(std::abs(x.get<double>()) <= std::numeric_limits<float>::max()))
       fail(ErrorKind::model, "{}: \"{}\" holds {}, wanted finite numbers", origin_, key, brief(x));
     if (x.get<float>() < low) fail(ErrorKind::model, "{}: \"{}\" holds {}, wanted at least {}", origin_, key, brief(x), low);
     out.push_back(x.get<float>());

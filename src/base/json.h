@@ -12,8 +12,9 @@ namespace zt {
 
 using Json = nlohmann::json;
 
-// Nesting deeper than 64 levels, invalid UTF-8 and duplicate meaning are refused: such files come from strangers.
-// Errors (kind `kind`): unreadable, larger than `max_bytes`, not JSON (line and column are named), too deep.
+// Nesting deeper than 64 levels, more than 4 million values, invalid UTF-8 and a key twice in one object are refused: such files come
+// from strangers. Time and memory are linear in the size. Errors (kind model): unreadable, larger than `max_bytes`, not JSON (line and
+// column are named), one of the above.
 Json read_json(const std::string& path, size_t max_bytes = size_t{64} << 20);
 Json parse_json(std::string_view text, const std::string& origin);
 

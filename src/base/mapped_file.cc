@@ -14,7 +14,7 @@
 namespace zt {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);   // a pipe that nobody writes to must not stop us
   if (fd < 0) fail(ErrorKind::model, "{}: cannot open: {}", path, std::strerror(errno));
   struct stat st {};
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {

@@ -5,12 +5,14 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <system_error>
 
+#include "base/environment.h"
 #include "base/error.h"
 
 namespace zt {
 
-thread_local bool Threads::inside_ = false;
+thread_local Threads::Place Threads::place_;
 
 namespace {
 
@@ -41,8 +43,8 @@ int available_cores() {
 }
 
 int default_thread_count() {
-  const char* text = std::getenv("ZT_THREADS");
-  if (!text || !*text) return available_cores();
+  const char* text = wanted_threads();
+  if (!text) return available_cores();
   char* end = nullptr;
   long n = std::strtol(text, &end, 10);
   if (*end || n < 1 || n > 256) fail(ErrorKind::request, "ZT_THREADS is '{}'; give a number from 1 to 256", text);
@@ -50,10 +52,18 @@ int default_thread_count() {
 }
 
 Threads::Threads(int count) {
-  for (int i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& e) {
+    size_t had = workers_.size();
+    join();
+    fail(ErrorKind::resource, "only {} of {} threads could be started ({}); set ZT_THREADS lower", had + 1, count, e.what());
+  }
 }
 
-Threads::~Threads() {
+Threads::~Threads() { join(); }
+
+void Threads::join() {
   stop_ = true;
   {
     std::lock_guard lock(mutex_);
@@ -61,6 +71,7 @@ Threads::~Threads() {
   }
   wake_.notify_all();
   for (auto& t : workers_) t.join();
+  workers_.clear();
 }
 
 void Threads::run(int64_t n, int64_t grain, Call call, void* body) {
@@ -72,9 +83,10 @@ void Threads::run(int64_t n, int64_t grain, Call call, void* body) {
     std::lock_guard lock(mutex_);
     wake_.notify_all();
   }
-  inside_ = true;
+  const Place outside = place_;
+  place_ = {this, 0};
   drain(0);
-  inside_ = false;
+  place_ = outside;
   for (int i = 0; busy_.load(std::memory_order_acquire) > 0; ++i) i < kSpins ? relax() : std::this_thread::yield();
 }
 
@@ -88,7 +100,7 @@ void Threads::drain(int worker) {
 }
 
 void Threads::work(int worker) {
-  inside_ = true;
+  place_ = {this, worker};
   uint64_t seen = 0;
   for (;;) {
     for (int i = 0; epoch_.load(std::memory_order_acquire) == seen && i < kSpins; ++i) relax();

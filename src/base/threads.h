@@ -25,13 +25,14 @@ class Threads {
   int count() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(begin, end, worker) over disjoint ranges of at most `grain` that cover [0, n); returns when all are done.
-  // body must not throw. A call from inside a body runs inline. Not reentrant from two threads: one pool, one owner.
+  // body must not throw. A call from inside a body runs inline, range by range, as the worker that it is in. Not reentrant from two threads: one pool, one owner.
   template <class Body>
   void parallel_for(int64_t n, int64_t grain, Body&& body) {
     if (n <= 0) return;
     if (grain < 1) grain = 1;
-    if (workers_.empty() || n <= grain || inside_) {
-      body(int64_t{0}, n, 0);
+    if (workers_.empty() || n <= grain || place_.pool) {
+      const int worker = place_.pool == this ? place_.worker : 0;   // scratch chosen by worker stays this thread's own
+      for (int64_t i = 0; i < n; i += grain) body(i, n - i < grain ? n : i + grain, worker);
       return;
     }
     auto call = [](void* b, int64_t i, int64_t j, int w) { (*static_cast<std::remove_reference_t<Body>*>(b))(i, j, w); };
@@ -42,6 +43,7 @@ class Threads {
   using Call = void (*)(void*, int64_t, int64_t, int);
   void run(int64_t n, int64_t grain, Call call, void* body);
   void work(int worker);
+  void join();
   void drain(int worker);
 
   struct Task {
@@ -58,7 +60,11 @@ class Threads {
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
-  static thread_local bool inside_;
+  struct Place {   // where a thread is: the pool whose body it runs, and as which worker
+    const Threads* pool = nullptr;
+    int worker = 0;
+  };
+  static thread_local Place place_;
 };
 
 }  // namespace zt

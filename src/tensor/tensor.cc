@@ -7,7 +7,8 @@ namespace zt {
 
 int64_t element_count(const Shape& shape) {
   int64_t n = 1;
-  for (int64_t d : shape) n *= d;
+  for (int64_t d : shape)
+    if (d < 0 || __builtin_mul_overflow(n, d, &n)) fail(ErrorKind::internal, "shape {}: no such number of elements", to_string(shape));
   return n;
 }
 
@@ -18,6 +19,7 @@ std::string to_string(const Shape& shape) {
 }
 
 Buffer::Buffer(size_t bytes) : size_(bytes) {
+  if (bytes > size_t{1} << 46) fail(ErrorKind::internal, "a buffer of {} bytes was asked for; a size went wrong", bytes);
   size_t rounded = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
   data_.reset(std::aligned_alloc(64, rounded));
   if (!data_) fail(ErrorKind::resource, "out of memory: {} bytes could not be had", bytes);
@@ -38,6 +40,7 @@ void widen(const void* data, int64_t n, float* out, F convert) {
 
 void to_float32(const View& v, float* out) {
   const int64_t n = v.count();
+  if (n == 0) return;
   auto plain = [](auto x) { return static_cast<float>(x); };
   switch (v.dtype) {
     case DType::f32: std::memcpy(out, v.data, static_cast<size_t>(n) * 4); return;

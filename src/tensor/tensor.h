@@ -13,7 +13,7 @@
 namespace zt {
 
 using Shape = std::vector<int64_t>;
-int64_t element_count(const Shape& shape);    // 1 for a scalar
+int64_t element_count(const Shape& shape);    // 1 for a scalar; error (internal) for a negative dim or an overflow
 std::string to_string(const Shape& shape);    // "[2, 3]"
 
 // Bytes that somebody else owns.
@@ -52,7 +52,7 @@ struct ConstMat {
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(size_t bytes);      // zero-filled
+  explicit Buffer(size_t bytes);      // zero-filled; error (resource) if the system has no memory
   void* data() const { return data_.get(); }
   size_t size() const { return size_; }
   template <class T>
