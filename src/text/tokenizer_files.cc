@@ -28,14 +28,13 @@ int32_t token_id(const Json& v, const std::string& where) {
   return v.get<int32_t>();
 }
 
-// Keys of the outermost object, and those of the objects in it as "outer/inner", in the file's order: Json sorts them.
+// Keys of the outermost object, and those of its object extra_special_tokens, in the file's order: Json sorts them.
 struct KeyOrder : nlohmann::json_sax<Json> {
-  std::vector<std::string> keys;
-  std::string outer;
+  std::vector<std::string> keys, extra;
   int depth = 0;
   bool key(std::string& k) override {
-    if (depth == 1) keys.push_back(outer = k);
-    if (depth == 2) keys.push_back(outer + "/" + k);
+    if (depth == 1) keys.push_back(k);
+    if (depth == 2 && keys.back() == "extra_special_tokens") extra.push_back(k);
     return true;
   }
   bool enter() { return ++depth, true; }
@@ -239,15 +238,11 @@ void add_by_name(const Json& config, const std::string& config_text, const std::
   Json::sax_parse(config_text, &order);
   auto is_named = [](const std::string& key) { return std::find(std::begin(kNamed), std::end(kNamed), key) != std::end(kNamed); };
   for (const std::string& key : order.keys)
-    if (key.ends_with("_token") && key.find('/') == std::string::npos && !is_named(key) && config.contains(key) && config[key].is_string())
+    if (key.ends_with("_token") && !is_named(key) && config[key].is_string())
       out.by_name(config[key].get<std::string>(), config_file + ": " + key);
-  for (const std::string& key : order.keys) {
-    constexpr std::string_view kMap = "extra_special_tokens/";
-    if (!key.starts_with(kMap)) continue;
-    const Json& object = config["extra_special_tokens"];
-    auto inner = key.substr(kMap.size());
-    if (!object.is_object() || !object.contains(inner)) continue;
-    if (auto name = token_name(object[inner], config_file + ": " + key)) out.by_name(*name, config_file + ": " + key);
+  for (const std::string& key : order.extra) {
+    std::string where = config_file + ": extra_special_tokens: " + key;
+    if (auto name = token_name(config["extra_special_tokens"].at(key), where)) out.by_name(*name, where);
   }
   add_list(config, config_file, out);
   if (map) add_list(*map, map_file, out);

@@ -68,6 +68,7 @@ TEST(TokenizerFiles, EveryFaultIsNamed) {
       {"extra holds null", config(R"({"additional_special_tokens": [null]})"), {"additional_special_tokens", "null"}},
       {"eos is a number", config(R"({"eos_token": 3})"), {"eos_token", "3"}},
       {"too long a token", [](auto& s) { s.config = R"({"additional_special_tokens": [")" + std::string(1025, 'x') + "\"]}"; }, {"1025 bytes"}},
+      {"extra map holds a list", config(R"({"extra_special_tokens": {"a": []}, "extra_special_tokens/x": "<y>"})"), {"extra_special_tokens: a", "[]"}},
       {"map is a list", [](auto& s) { s.special_tokens_map = "[]"; }, {"special_tokens_map.json"}},
       {"tokenizer.json without model", [](auto& s) { s.tokenizer = "{}"; }, {"tokenizer.json", "model"}},
       {"tokenizer.json of another kind", [](auto& s) { s.tokenizer = R"({"model": {"type": "Unigram", "vocab": []}})"; }, {"Unigram", "BPE"}},
