@@ -12,7 +12,7 @@
 
 namespace zt {
 
-thread_local Threads::Place Threads::place_;
+constinit thread_local Threads::Place Threads::place_;
 
 namespace {
 

@@ -64,7 +64,8 @@ class Threads {
     const Threads* pool = nullptr;
     int worker = 0;
   };
-  static thread_local Place place_;
+  // constinit: no wrapper decides at each access whether to initialize it (g++ 12 under -fsanitize=undefined takes that wrapper for null)
+  static constinit thread_local Place place_;
 };
 
 }  // namespace zt
