@@ -1,0 +1,34 @@
+#pragma once
+// Takes jobs from a store and turns them into files, one at a time, with one resident engine.
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "pipeline/engine.h"
+#include "serve/store/job_store.h"
+
+namespace zt {
+
+// What Job::result of a completed job says (paths are relative to the data folder):
+// {"files": {"video": {"path", "bytes", "sha256", "type": "video/mp4"}, "thumbnail": {...}, "spritesheet": {...}},
+//  "width", "height", "frames", "fps", "seconds", "sample_rate", "samples", "seed", "steps", "evaluations", "task", "plan": {...},
+//  "model_hash", "version", "isa", "threads", "stages": [{"stage", "seconds", "share", "runs"}], "total_seconds", "ratio", "peak_rss_bytes"}
+// While a job runs, jobs/ID/preview.png under the data folder is its latest picture, replaced after each evaluation; it may be absent.
+
+struct WorkerOptions {
+  std::string data;                          // data folder; of all workers of a store the same files
+  std::string name;                          // in Job::worker; "" = host and process
+  int64_t lease_ms = 30000;                  // how long a job waits after its worker died
+  int64_t heartbeat_ms = 3000;
+  int64_t poll_ms = 1000;                    // how often an idle worker looks without having been told
+  bool checkpoints = true;
+};
+
+// Until `stop`: claims, runs, stores. Returns after the job in hand was given back to the queue with its last checkpoint. A job that fails is
+// the job's state, never an exception; a store that fails is retried for as long as `stop` is false.
+void run_worker(JobStore& store, Engine& engine, const WorkerOptions& options, const std::atomic<bool>& stop);
+
+// Removes folders of jobs that the store does not know and that are older than an hour, and what ended claims left behind.
+void sweep_data_folder(JobStore& store, const std::string& data);
+
+}  // namespace zt
