@@ -73,9 +73,9 @@ struct QueueLimits {
 };
 
 struct ListQuery {
-  std::optional<std::string> owner;          // nullopt = everybody's
-  std::optional<JobStatus> status;
-  std::string after;                         // id of the last job of the page before; "" = from the start
+  std::optional<std::string> owner = {};     // nullopt = everybody's
+  std::optional<JobStatus> status = {};
+  std::string after = {};                    // id of the last job of the page before; "" = from the start
   int limit = 20;                            // 0 to 1000
   bool ascending = false;                    // by time of creation
 };
