@@ -26,7 +26,7 @@ Tensor noise(Shape shape, uint64_t seed) {
 int run(int argc, char** argv) {
   if (argc < 6) fail(ErrorKind::request, "usage: codec_bench MODEL fp32|bf16 FRAMES WIDTHxHEIGHT RUNS [video,audio,encode] [wait]");
   const std::string model = argv[1], what = argc > 6 ? argv[6] : "video,audio";
-  const DType compute = std::strcmp(argv[2], "bf16") == 0 ? DType::bf16 : DType::f32;
+  const Compute compute = std::strcmp(argv[2], "bf16") == 0 ? Compute::bf16 : Compute::f32;
   const int64_t frames = std::atoll(argv[3]);
   int width = 0, height = 0;
   if (std::sscanf(argv[4], "%dx%d", &width, &height) != 2) fail(ErrorKind::request, "size is {}, wanted WIDTHxHEIGHT", argv[4]);

@@ -35,9 +35,11 @@ void rate(benchmark::State& state, double work) {
   state.counters["rate"] = benchmark::Counter(work * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void product(benchmark::State& state, int64_t M, int64_t N, int64_t K, DType compute) {
+void product(benchmark::State& state, int64_t M, int64_t N, int64_t K, Compute compute) {
   const Exec exec = machine().exec();
-  const auto a = values(M * K), w = values(N * K, 2);
+  const auto a = values(M * K);
+  auto w = values(N * K, 2);
+  for (float& x : w) x = compute == Compute::f32 ? x : to_float(to_bf16(x));   // bf16x3 wants weights that bf16 can hold
   const Tensor c({M, N});   // 64-byte aligned, as the buffers of the models are
   const PackedWeight packed = pack_weight(exec.ops, View{w.data(), DType::f32, {N, K}}, 1, compute);
   for (auto _ : state) gemm(exec, {a.data(), M, K, {}, K}, packed, {.data = c.data(), .row_stride = N});
@@ -51,12 +53,12 @@ void conv1d(benchmark::State& state, int64_t T, int64_t C, int64_t taps, int64_t
   std::vector<float> y(static_cast<size_t>(T * C));
   std::vector<int64_t> offsets;
   for (int64_t k = 0; k < taps; ++k) offsets.push_back(k * dilation * C);
-  const PackedWeight packed = pack_weight(exec.ops, View{w.data(), DType::f32, {C, taps * C}}, taps, DType::f32);
+  const PackedWeight packed = pack_weight(exec.ops, View{w.data(), DType::f32, {C, taps * C}}, taps, Compute::f32);
   for (auto _ : state) gemm(exec, {x.data(), T, C, offsets, C}, packed, {.data = y.data(), .row_stride = C, .bias = bias.data()});
   rate(state, 2.0 * static_cast<double>(T * C * C * taps));
 }
 
-void self_attention(benchmark::State& state, int64_t S, int heads, int kv_heads, int d, DType compute) {
+void self_attention(benchmark::State& state, int64_t S, int heads, int kv_heads, int d, Compute compute) {
   const Exec exec = machine().exec();
   const auto q = values(S * heads * d), k = values(S * kv_heads * d, 2), v = values(S * kv_heads * d, 3);
   std::vector<float> o(q.size());
@@ -103,9 +105,10 @@ void register_all() {
   constexpr int64_t products[][3] = {{4096, 4096, 4096}, {1500, 1024, 1024}, {1500, 3840, 1024}, {1500, 5632, 1024}, {1500, 1024, 2816},
                                      {700, 1024, 1024},  {128, 1024, 1024},  {1958, 768, 256},   {1958, 1536, 256},  {1958, 256, 768},
                                      {1, 6144, 1024},    {4, 1536, 256}};
-  for (DType compute : {DType::f32, DType::bf16}) {
-    const std::string type = compute == DType::f32 ? "f32" : "bf16";
+  for (Compute compute : {Compute::f32, Compute::bf16, Compute::bf16x2, Compute::bf16x3}) {
+    const std::string type(compute_name(compute));
     for (auto [M, N, K] : products) add("gemm/" + type + "/" + dims({M, N, K}), product, M, N, K, compute);
+    if (compute != Compute::f32 && compute != Compute::bf16) continue;
     add("attention/" + type + "/1958x10x128", self_attention, int64_t{1958}, 10, 10, 128, compute);
     add("attention/" + type + "/1312x4x64", self_attention, int64_t{1312}, 4, 4, 64, compute);
     add("attention/" + type + "/1958x4x64", self_attention, int64_t{1958}, 4, 4, 64, compute);

@@ -144,7 +144,7 @@ void attention(const Exec& exec, const AttentionArgs& a) {
          a.kv_heads);
   }
   if (a.q_rows < 1) return;
-  if (a.compute == DType::bf16 && exec.ops.bf16_attention) attention_bf16(exec, a);
+  if (a.compute == Compute::bf16 && exec.ops.bf16_attention) attention_bf16(exec, a);
   else attention_f32(exec, a);
 }
 

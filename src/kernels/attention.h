@@ -2,8 +2,8 @@
 // Softmax attention in one pass over the keys; no score matrix is ever held whole.
 #include <cstdint>
 
+#include "kernels/compute.h"
 #include "kernels/exec.h"
-#include "tensor/dtype.h"
 
 namespace zt {
 
@@ -18,7 +18,7 @@ struct AttentionArgs {
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;
   bool causal = false;                 // row i sees keys 0 .. i + kv_rows - q_rows
-  DType compute = DType::f32;          // f32, or bf16: q, k, v and the weights rounded to bf16, sums and softmax in float32
+  Compute compute = Compute::f32;      // bf16: q, k, v and the weights rounded to bf16, sums and softmax in float32; the others: float32
 };
 
 void attention(const Exec& exec, const AttentionArgs& args);

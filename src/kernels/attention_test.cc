@@ -19,7 +19,7 @@ struct Case {
   float size = 1;       // of q: 8 makes the softmax sharp
 };
 
-void sweep(const Case& t, DType compute) {
+void sweep(const Case& t, Compute compute) {
   SCOPED_TRACE(std::to_string(t.q_rows) + "x" + std::to_string(t.kv_rows) + " heads " + std::to_string(t.heads) + "/" +
                std::to_string(t.kv_heads) + " of " + std::to_string(t.d) + (t.causal ? " causal" : ""));
   const int64_t qs = t.heads * t.d + t.gap, ks = t.kv_heads * t.d + t.gap;
@@ -32,7 +32,7 @@ void sweep(const Case& t, DType compute) {
   a.scale = 1 / std::sqrt(static_cast<float>(t.d));
 
   std::vector<double> want(q.size()), bound(q.size());
-  const double u = test::kEps32, b = compute == DType::bf16 ? 0x1.02p-7 : 0;
+  const double u = test::kEps32, b = compute == Compute::bf16 ? 0x1.02p-7 : 0;
   for (int h = 0; h < t.heads; ++h) {
     const int g = h / (t.heads / t.kv_heads);
     for (int64_t i = 0; i < t.q_rows; ++i) {
@@ -50,7 +50,7 @@ void sweep(const Case& t, DType compute) {
         error = std::max(error, ((t.d + 2) * u + b) * size * a.scale);
       }
       for (double& x : s) sum += x = std::exp(x - top);
-      error += (2 * spread + 6 + static_cast<double>(n) / 4) * u + (compute == DType::bf16 ? 0x1p-7 : 0);
+      error += (2 * spread + 6 + static_cast<double>(n) / 4) * u + (compute == Compute::bf16 ? 0x1p-7 : 0);
       for (int c = 0; c < t.d; ++c) {
         double o = 0;
         for (int64_t j = 0; j < n; ++j) {
@@ -77,8 +77,8 @@ void sweep(const Case& t, DType compute) {
 }
 
 TEST(Attention, EveryShape) {
-  for (DType compute : {DType::f32, DType::bf16}) {
-    SCOPED_TRACE(dtype_name(compute));
+  for (Compute compute : {Compute::f32, Compute::bf16}) {
+    SCOPED_TRACE(compute_name(compute));
     for (int d : {16, 20, 32, 64, 72, 128, 256}) sweep({37, 53, 2, 1, d, false, 5}, compute);
     sweep({1, 1, 1, 1, 16}, compute);
     sweep({1, 700, 4, 2, 64}, compute);
@@ -90,8 +90,8 @@ TEST(Attention, EveryShape) {
 }
 
 TEST(Attention, Causal) {
-  for (DType compute : {DType::f32, DType::bf16}) {
-    SCOPED_TRACE(dtype_name(compute));
+  for (Compute compute : {Compute::f32, Compute::bf16}) {
+    SCOPED_TRACE(compute_name(compute));
     sweep({70, 70, 4, 2, 32, true}, compute);
     sweep({300, 300, 1, 1, 64, true}, compute);
     sweep({50, 290, 2, 1, 16, true, 3}, compute);
@@ -100,7 +100,7 @@ TEST(Attention, Causal) {
 }
 
 TEST(Attention, NaNReachesItsRowOnly) {
-  for (DType compute : {DType::f32, DType::bf16}) {
+  for (Compute compute : {Compute::f32, Compute::bf16}) {
     test::on_every_table([&](const Exec& exec) {
       auto q = test::normal(50 * 32, 1);
       const auto k = test::normal(60 * 32, 2);

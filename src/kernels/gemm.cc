@@ -2,6 +2,7 @@
 #include "kernels/gemm.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "kernels/ops.h"
@@ -28,6 +29,35 @@ void read_rows(std::span<const View> stacked, int64_t k, int64_t first, int64_t 
   }
 }
 
+// Whether the weights are rounded to bf16.
+bool rounds_weights(Compute c) { return c == Compute::bf16 || c == Compute::bf16x2; }
+
+bool exactly_bf16(std::span<const View> stacked) {
+  constexpr int64_t kPart = 1 << 14;
+  std::vector<float> part(kPart);
+  for (const View& w : stacked) {
+    if (w.dtype == DType::bf16) continue;
+    for (int64_t i = 0, count = w.count(); i < count; i += kPart) {
+      const int64_t n = std::min(kPart, count - i);
+      to_float32(View{static_cast<const char*>(w.data) + i * dtype_bytes(w.dtype), w.dtype, {n}}, part.data());
+      for (int64_t j = 0; j < n; ++j)
+        if (std::bit_cast<uint32_t>(part[static_cast<size_t>(j)]) & 0xFFFF) return false;
+    }
+  }
+  return true;
+}
+
+// Into how many bf16 an activation is split for tile products; 0: no tiles.
+int parts_of(const Ops& ops, Compute compute, std::span<const View> stacked) {
+  if (!ops.gemm_bf16) return 0;
+  switch (compute) {
+    case Compute::bf16: return 1;
+    case Compute::bf16x2: return 2;
+    case Compute::bf16x3: return exactly_bf16(stacked) ? 3 : 0;
+    default: return 0;
+  }
+}
+
 // Panel layout of gemm_f32: [k][width], columns past n are zero.
 void pack_f32(const Ops& ops, std::span<const View> stacked, PackedWeight& p) {
   const int64_t k = p.k(), cols = ops.f32_cols;
@@ -36,7 +66,7 @@ void pack_f32(const Ops& ops, std::span<const View> stacked, PackedWeight& p) {
   for (int64_t j = 0; j < p.n; j += cols) {
     const int64_t n = std::min(cols, p.n - j), width = std::min(cols, round_up(n, ops.f32_lane));
     read_rows(stacked, k, j, n, rows.data());
-    if (p.compute == DType::bf16) {
+    if (rounds_weights(p.compute)) {
       for (int64_t i = 0; i < n * k; ++i) rows[static_cast<size_t>(i)] = to_float(to_bf16(rows[static_cast<size_t>(i)]));
     }
     ops.transpose_f32(rows.data(), k, n, k, width, p.data.as<float>() + j * k);
@@ -158,52 +188,55 @@ void gemm_f32(const Exec& exec, const GemmInput& a, const Runs& runs, const Pack
 // A in bf16, as tiles that gemm_bf16 can address.
 struct Bf16Rows {
   const uint16_t* data;
-  int64_t block_stride, pitch;
+  int64_t block_stride, pitch, part_stride;
   const int64_t* tile_offset;
 };
 
 // Rounds the floats under A once and lets every tap of the convolution look into the same copy. Needs segments of whole tiles.
-Bf16Rows round_shared(const Exec& exec, const GemmInput& a, const Runs& runs, int64_t k_tiles) {
+Bf16Rows round_shared(const Exec& exec, const GemmInput& a, const Runs& runs, int64_t k_tiles, int parts) {
   const auto [low, high] = std::minmax_element(runs.offsets, runs.offsets + runs.count);
   const int64_t first = *low, count = (a.rows - 1) * a.row_stride + *high - first + runs.segment;
   // The last block of rows may reach past the end: room for it, never read from A.
-  uint16_t* copy = exec.scratch.take<uint16_t>(count + 32 * a.row_stride + kTileK);
+  const int64_t room = round_up(count + 32 * a.row_stride + kTileK, 32);
+  uint16_t* copy = exec.scratch.take<uint16_t>(parts * room);
   constexpr int64_t kGrain = 1 << 15;
-  exec.threads.parallel_for(count, kGrain, [&](int64_t i, int64_t end, int) { exec.ops.to_bf16(a.data + first + i, end - i, copy + i); });
+  exec.threads.parallel_for(count, kGrain, [&](int64_t i, int64_t end, int) {
+    exec.ops.to_bf16(a.data + first + i, end - i, parts, room, copy + i);
+  });
   int64_t* offset = exec.scratch.take<int64_t>(k_tiles);
   for (int64_t t = 0; t < k_tiles; ++t) offset[t] = runs.offsets[t * kTileK / runs.segment] - first + t * kTileK % runs.segment;
-  return {copy, 16 * a.row_stride, a.row_stride, offset};
+  return {copy, 16 * a.row_stride, a.row_stride, room, offset};
 }
 
-// Rows [m, m + rows) of A as tiles: [blocks of 16 rows][k_tiles][16][32].
-void gather_tiles(const Ops& ops, const GemmInput& a, const Runs& runs, int64_t K, int64_t m, int64_t rows, uint16_t* out) {
+// Rows [m, m + rows) of A as tiles: [blocks of 16 rows][k_tiles][parts][16][32].
+void gather_tiles(const Ops& ops, const GemmInput& a, const Runs& runs, int64_t K, int parts, int64_t m, int64_t rows, uint16_t* out) {
   for (int64_t i = 0; i < rows; i += 16) {
     F32Block b{};
     b.a = a.data + (m + i) * a.row_stride, b.row_stride = a.row_stride, b.offsets = runs.offsets, b.segment = runs.segment;
     b.k = K, b.m = std::min<int64_t>(16, rows - i);
-    ops.to_bf16_tiles(b, out + i * round_up(K, kTileK));
+    ops.to_bf16_tiles(b, parts, out + i * round_up(K, kTileK) * parts);
   }
 }
 
 // Where gather_tiles puts the tiles.
-Bf16Rows gathered(Arena& scratch, uint16_t* tiles, int64_t k_tiles) {
+Bf16Rows gathered(Arena& scratch, uint16_t* tiles, int64_t k_tiles, int parts) {
   int64_t* offset = scratch.take<int64_t>(k_tiles);
-  for (int64_t t = 0; t < k_tiles; ++t) offset[t] = t * 16 * kTileK;
-  return {tiles, k_tiles * 16 * kTileK, kTileK, offset};
+  for (int64_t t = 0; t < k_tiles; ++t) offset[t] = t * parts * 16 * kTileK;
+  return {tiles, k_tiles * parts * 16 * kTileK, kTileK, 16 * kTileK, offset};
 }
 
 void bf16_block(const Ops& ops, const Bf16Rows& rows_of, int64_t m, int64_t rows, int64_t n, int64_t cols, const PackedWeight& w,
                 const FinishBlock& end) {
   const int64_t k_tiles = round_up(w.k(), kTileK) / kTileK;
-  ops.gemm_bf16({rows_of.data + m / 16 * rows_of.block_stride, rows_of.block_stride, rows_of.tile_offset, rows_of.pitch, k_tiles,
-                 w.data.as<uint16_t>() + n * k_tiles * kTileK, rows, cols, end});
+  ops.gemm_bf16({rows_of.data + m / 16 * rows_of.block_stride, rows_of.block_stride, rows_of.tile_offset, rows_of.pitch,
+                 w.parts, rows_of.part_stride, k_tiles, w.data.as<uint16_t>() + n * k_tiles * kTileK, rows, cols, end});
 }
 
 // Rows per task when each task takes all columns; 0 if that leaves threads idle. The rows of a task in bf16 stay in the second-level
-// cache while the weights stream by, so more rows mean less traffic.
-int64_t rows_per_task(int64_t M, int64_t K, int threads) {
+// cache while the weights stream by, so more rows mean less traffic. `values`: bf16 values of a row.
+int64_t rows_per_task(int64_t M, int64_t values, int threads) {
   constexpr int64_t kCacheBytes = 768 << 10, kLeast = 64;
-  const int64_t most = std::clamp<int64_t>(kCacheBytes / (2 * K) / 32 * 32, kLeast, 512);
+  const int64_t most = std::clamp<int64_t>(kCacheBytes / (2 * values) / 32 * 32, kLeast, 512);
   int64_t tasks = threads == 1 ? (M + most - 1) / most : round_up(std::max<int64_t>((M + most - 1) / most, 3 * threads), threads);
   if (M / tasks < kLeast) tasks = round_up(std::max<int64_t>(1, M / kLeast), threads);
   if (threads > 1 && M / tasks < kLeast / 2) return 0;
@@ -213,20 +246,21 @@ int64_t rows_per_task(int64_t M, int64_t K, int threads) {
 void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const GemmOutput& c) {
   const Ops& ops = exec.ops;
   const int threads = exec.threads.count();
+  const int parts = w.parts;
   const int64_t K = w.k(), k_tiles = round_up(K, kTileK) / kTileK, N = round_up(w.n, kTileN);
   const bool shared = runs.count > 1 && runs.segment % kTileK == 0 && a.row_stride > 0 && a.row_stride * 2 <= K;
   const bool stream = streams(c, a.rows, w.n);
-  const int64_t tall = rows_per_task(a.rows, K, threads);
+  const int64_t tall = rows_per_task(a.rows, K * parts, threads);
   if (tall > 0 && !shared) {
-    const int64_t room = round_up(tall, 32) * k_tiles * kTileK;
+    const int64_t room = round_up(tall, 32) * k_tiles * parts * kTileK;
     uint16_t* tiles = exec.scratch.take<uint16_t>(room * threads);
-    const Bf16Rows layout = gathered(exec.scratch, tiles, k_tiles);
+    const Bf16Rows layout = gathered(exec.scratch, tiles, k_tiles, parts);
     exec.threads.parallel_for((a.rows + tall - 1) / tall, 1, [&](int64_t i, int64_t end, int worker) {
       for (; i < end; ++i) {
         const int64_t m = i * tall, rows = std::min(tall, a.rows - m);
         Bf16Rows mine = layout;
         mine.data = tiles + worker * room;
-        gather_tiles(ops, a, runs, K, m, rows, tiles + worker * room);
+        gather_tiles(ops, a, runs, K, parts, m, rows, tiles + worker * room);
         bf16_block(ops, mine, 0, rows, 0, N, w, end_of(c, m, rows, 0, w.n, stream));
       }
     });
@@ -234,13 +268,13 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
   }
   Bf16Rows rows_of{};
   if (shared) {
-    rows_of = round_shared(exec, a, runs, k_tiles);
+    rows_of = round_shared(exec, a, runs, k_tiles, parts);
   } else {
     const int64_t blocks = (a.rows + 15) / 16;
-    uint16_t* tiles = exec.scratch.take<uint16_t>(round_up(blocks, 2) * 16 * k_tiles * kTileK);
-    rows_of = gathered(exec.scratch, tiles, k_tiles);
+    uint16_t* tiles = exec.scratch.take<uint16_t>(round_up(blocks, 2) * 16 * k_tiles * parts * kTileK);
+    rows_of = gathered(exec.scratch, tiles, k_tiles, parts);
     exec.threads.parallel_for(blocks, std::max<int64_t>(1, 32768 / (16 * K)), [&](int64_t i, int64_t end, int) {
-      gather_tiles(ops, a, runs, K, i * 16, std::min(end * 16, a.rows) - i * 16, tiles + i * rows_of.block_stride);
+      gather_tiles(ops, a, runs, K, parts, i * 16, std::min(end * 16, a.rows) - i * 16, tiles + i * rows_of.block_stride);
     });
   }
   const Grid grid = tall > 0 ? Grid{a.rows, N, tall, N} : make_grid(a.rows, N, 32, kPanelN, 512, 65536, threads);
@@ -255,10 +289,7 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
 
 }  // namespace
 
-PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, DType compute) {
-  if (compute != DType::f32 && compute != DType::bf16) {
-    fail(ErrorKind::internal, "pack_weight: found compute type {}, wanted F32 or BF16; fix the plan", dtype_name(compute));
-  }
+PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute) {
   PackedWeight p;
   p.compute = compute, p.segments = segments, p.ops = &ops;
   int64_t k = -1;
@@ -272,12 +303,13 @@ PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t 
   }
   if (p.n < 1) fail(ErrorKind::internal, "pack_weight: found no rows, wanted at least one; fix the caller");
   p.segment = k / segments;
-  if (compute == DType::bf16 && ops.gemm_bf16) pack_bf16(stacked, p);
+  p.parts = parts_of(ops, compute, stacked);
+  if (p.parts > 0) pack_bf16(stacked, p);
   else pack_f32(ops, stacked, p);
   return p;
 }
 
-PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, DType compute) {
+PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Compute compute) {
   return pack_weight(ops, std::span<const View>(&w, 1), segments, compute);
 }
 
@@ -290,7 +322,7 @@ void gemm(const Exec& exec, const GemmInput& a, const PackedWeight& w, const Gem
   if (a.rows < 1) return;
   Arena::Scope scope(exec.scratch);
   const Runs runs = join_runs(exec.scratch, a);
-  if (w.compute == DType::bf16 && exec.ops.gemm_bf16) gemm_bf16(exec, a, runs, w, c);
+  if (w.parts > 0) gemm_bf16(exec, a, runs, w, c);
   else gemm_f32(exec, a, runs, w, c);
 }
 

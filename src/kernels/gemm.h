@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/compute.h"
 #include "kernels/exec.h"
 #include "tensor/tensor.h"
 
@@ -21,10 +22,11 @@ struct GemmInput {
   int64_t segment = 0;
 };
 
-// W[N, K] in the layout that one ops table wants. `compute` is f32 (products and sums in float32) or bf16 (both sides rounded
-// to bf16, sums in float32). A table without bf16 units keeps the bf16-rounded weights in float32, so the result only gets better.
+// W[N, K] in the layout that one ops table wants. A table without bf16 units keeps the weights (rounded where `compute` says so) in
+// float32 and multiplies activations as they are, so the result only gets better.
 struct PackedWeight {
-  DType compute = DType::f32;
+  Compute compute = Compute::f32;
+  int parts = 0;                              // bf16 parts that an activation is split into; 0: float32 panels
   int64_t n = 0, segments = 1, segment = 0;   // K = segments * segment
   Buffer data;
   const Ops* ops = nullptr;                   // the table it was packed for: gemm() refuses another
@@ -32,9 +34,9 @@ struct PackedWeight {
 };
 
 // `w` is W[N, segments * segment], row-major, float32, bf16 or f16.
-PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, DType compute);
+PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Compute compute);
 // The same from several matrices stacked along N (q, k and v as one product).
-PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, DType compute);
+PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute);
 
 enum class Activation { none, silu, gelu_tanh, gelu_erf };
 

@@ -59,7 +59,7 @@ double activate(double x, Activation a) {
   }
 }
 
-std::vector<float> run(const Exec& exec, const Case& t, const Data& d, DType compute) {
+std::vector<float> run(const Exec& exec, const Case& t, const Data& d, Compute compute) {
   const View w{d.w.data(), DType::f32, {t.N, t.segments * t.segment}};
   const PackedWeight packed = pack_weight(exec.ops, w, t.segments, compute);
   std::vector<float> c = d.c0;
@@ -67,11 +67,14 @@ std::vector<float> run(const Exec& exec, const Case& t, const Data& d, DType com
   return c;
 }
 
-void check(const Case& t, const Data& d, DType compute, const std::vector<float>& c) {
+void check(const Case& t, const Data& d, Compute compute, const std::vector<float>& c) {
   const GemmOutput o = output_of(t, d, nullptr);
   const int64_t K = t.segments * t.segment;
-  // bf16: each side is off by at most 2^-8 of itself, their product by 2^-7 and a little.
-  const double u = static_cast<double>(K + 4) * kEps32 + (compute == DType::bf16 ? 0x1.02p-7 : 0);
+  // bf16: each side is off by at most 2^-8 of itself, their product by 2^-7 and a little. In parts: only the activation is off, by 2^-17
+  // with two, and there is a sum for each part.
+  const double rounding = compute == Compute::bf16 ? 0x1.02p-7 : compute == Compute::bf16x2 ? 0x1.02p-17 : 0;
+  const int64_t parts = compute == Compute::bf16x2 ? 2 : compute == Compute::bf16x3 ? 3 : 1;
+  const double u = static_cast<double>(parts * K + 4) * kEps32 + rounding;
   for (int64_t m = 0; m < t.M; ++m) {
     for (int64_t n = 0; n < d.ldc; ++n) {
       const size_t at = static_cast<size_t>(m * d.ldc + n);
@@ -101,8 +104,12 @@ void check(const Case& t, const Data& d, DType compute, const std::vector<float>
 void sweep(const Case& t) {
   SCOPED_TRACE("M " + std::to_string(t.M) + " N " + std::to_string(t.N) + " segments " + std::to_string(t.segments) + " of " +
                std::to_string(t.segment) + " end " + std::to_string(t.end));
-  const Data d = make(t);
-  for (DType compute : {DType::f32, DType::bf16}) {
+  const Data given = make(t);
+  Data narrow = given;
+  for (float& x : narrow.w) x = to_float(to_bf16(x));
+  for (Compute compute : {Compute::f32, Compute::bf16, Compute::bf16x2, Compute::bf16x3}) {
+    SCOPED_TRACE(compute_name(compute));
+    const Data& d = compute == Compute::bf16x2 || compute == Compute::bf16x3 ? narrow : given;
     std::map<std::string, std::vector<float>> first;
     test::on_every_table([&](const Exec& exec) {
       const std::vector<float> c = run(exec, t, d, compute);
@@ -163,7 +170,7 @@ TEST(Gemm, ConvolutionsAsSegments) {
 
 TEST(Gemm, NaNReachesItsRowOnly) {
   test::on_every_table([&](const Exec& exec) {
-    for (DType compute : {DType::f32, DType::bf16}) {
+    for (Compute compute : {Compute::f32, Compute::bf16}) {
       const Case t = dense(40, 33, 45);
       Data d = make(t);
       d.a[static_cast<size_t>(5 * t.row_stride + 44)] = NAN;
@@ -173,6 +180,22 @@ TEST(Gemm, NaNReachesItsRowOnly) {
       }
     }
   }, {1, 2});
+}
+
+// Weights that bf16 cannot hold are never rounded under bf16x3, wherever in the matrix the odd one stands.
+TEST(Gemm, ThreePartsOnlyForNarrowWeights) {
+  const Case t = dense(40, 33, 45);
+  Data d = make(t);
+  for (float& x : d.w) x = to_float(to_bf16(x));
+  d.w.back() = 1 + 0x1p-9f;
+  test::on_every_table([&](const Exec& exec) {
+    const View w{d.w.data(), DType::f32, {t.N, 45}};
+    EXPECT_EQ(pack_weight(exec.ops, w, 1, Compute::bf16x3).parts, 0);
+    if (exec.ops.gemm_bf16) {
+      EXPECT_EQ(pack_weight(exec.ops, View{d.w.data(), DType::f32, {t.N - 1, 45}}, 1, Compute::bf16x3).parts, 3);
+    }
+    check(t, d, Compute::f32, run(exec, t, d, Compute::bf16x3));
+  }, {1});
 }
 
 TEST(Gemm, StackedAndNarrowWeights) {
@@ -187,9 +210,9 @@ TEST(Gemm, StackedAndNarrowWeights) {
                                      {half.data() + 7 * 40, DType::bf16, {1, 40}},
                                      {half.data() + 8 * 40, DType::bf16, {42, 40}}};
     std::vector<float> c(10 * 50), want(10 * 50);
-    gemm(exec, {a.data(), 10, 40, {}, 40}, pack_weight(exec.ops, parts, 1, DType::f32), {.data = c.data(), .row_stride = 50});
+    gemm(exec, {a.data(), 10, 40, {}, 40}, pack_weight(exec.ops, parts, 1, Compute::f32), {.data = c.data(), .row_stride = 50});
     const View whole{rounded.data(), DType::f32, {50, 40}};
-    gemm(exec, {a.data(), 10, 40, {}, 40}, pack_weight(exec.ops, whole, 1, DType::f32), {.data = want.data(), .row_stride = 50});
+    gemm(exec, {a.data(), 10, 40, {}, 40}, pack_weight(exec.ops, whole, 1, Compute::f32), {.data = want.data(), .row_stride = 50});
     ASSERT_EQ(c, want);
   }, {2});
 }
@@ -199,7 +222,7 @@ TEST(Gemm, LargeResultsAreStreamed) {
   const int64_t M = 1030, N = 1280, K = 40;
   const auto a = test::normal(M * K, 1), w = test::normal(N * K, 2), bias = test::normal(N, 3);
   test::on_every_table([&](const Exec& exec) {
-    for (DType compute : {DType::f32, DType::bf16}) {
+    for (Compute compute : {Compute::f32, Compute::bf16}) {
       for (int64_t columns : {N, N - 5}) {
         const View view{w.data(), DType::f32, {columns, K}};
         const PackedWeight packed = pack_weight(exec.ops, view, 1, compute);
@@ -220,11 +243,10 @@ TEST(Gemm, RefusesWhatDoesNotFit) {
   const Exec exec{threads, ops_by_name("ref"), scratch};
   const std::vector<float> w(12);
   std::vector<float> c(12);
-  const PackedWeight p = pack_weight(exec.ops, View{w.data(), DType::f32, {3, 4}}, 1, DType::f32);
+  const PackedWeight p = pack_weight(exec.ops, View{w.data(), DType::f32, {3, 4}}, 1, Compute::f32);
   EXPECT_THROW(gemm(exec, {w.data(), 1, 5, {}, 5}, p, {.data = c.data(), .row_stride = 3}), Error);
-  EXPECT_THROW(pack_weight(exec.ops, View{w.data(), DType::f32, {3, 4}}, 3, DType::f32), Error);
-  EXPECT_THROW(pack_weight(exec.ops, View{w.data(), DType::f32, {12}}, 1, DType::f32), Error);
-  EXPECT_THROW(pack_weight(exec.ops, View{w.data(), DType::f32, {3, 4}}, 1, DType::f16), Error);
+  EXPECT_THROW(pack_weight(exec.ops, View{w.data(), DType::f32, {3, 4}}, 3, Compute::f32), Error);
+  EXPECT_THROW(pack_weight(exec.ops, View{w.data(), DType::f32, {12}}, 1, Compute::f32), Error);
   if (available_ops().size() > 1) {
     const Exec other{threads, ops_by_name(available_ops()[1]), scratch};
     EXPECT_THROW(gemm(other, {w.data(), 1, 4, {}, 4}, p, {.data = c.data(), .row_stride = 3}), Error);

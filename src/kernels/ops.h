@@ -39,13 +39,15 @@ struct FinishBlock {
   bool stream;                   // c is too large to be found in a cache again, and every row of it starts on 64 bytes: write past them
 };
 
-// A * B in bf16 with float32 sums, then `end`. Tile (i, t) of A, 16 rows of 32 values, starts at a + i * block_stride + tile_offset[t],
-// rows `pitch` values apart. B: panels of 32 columns (the last of 16 or 32), each [k_tiles][16-column tiles][16][16][2]: pairs along k.
+// A * B in bf16 with float32 sums, then `end`. A is the sum of `parts` (1 to 3) matrices, `part_stride` values apart, all multiplied with
+// the same tile of B. Tile (i, t) of each, 16 rows of 32 values, starts at a + i * block_stride + tile_offset[t], rows `pitch` values apart. B: panels of 32 columns (the last of 16 or 32), each
+// [k_tiles][16-column tiles][16][16][2]: pairs along k.
 struct Bf16Block {
   const uint16_t* a;
   int64_t block_stride;          // values between blocks of 16 rows
   const int64_t* tile_offset;    // [k_tiles]
   int64_t pitch;
+  int64_t parts, part_stride;
   int64_t k_tiles;
   const uint16_t* b;
   int64_t m, n;                  // rows, of which whole tiles are readable; columns, a multiple of 16
@@ -159,9 +161,10 @@ struct Ops {
 
   // Null in tables without bf16 units.
   void (*gemm_bf16)(const Bf16Block&) noexcept;
-  void (*to_bf16)(const float* x, int64_t n, uint16_t* out) noexcept;
-  // Tiles [ceil(k / 32)][16][32] of rows 0 .. m (at most 16) of a GemmInput-like A; what is past m or past k becomes zero.
-  void (*to_bf16_tiles)(const F32Block& a, uint16_t* out) noexcept;
+  // Splits x into `parts` bf16 that sum up to it as nearly as so many can (three: exactly); part p at out + p * part_stride.
+  void (*to_bf16)(const float* x, int64_t n, int parts, int64_t part_stride, uint16_t* out) noexcept;
+  // Tiles [ceil(k / 32)][parts][16][32] of rows 0 .. m (at most 16) of a GemmInput-like A; what is past m or past k becomes zero.
+  void (*to_bf16_tiles)(const F32Block& a, int parts, uint16_t* out) noexcept;
 
   void (*softmax)(const SoftmaxBlock&) noexcept;
   // Panels of keys for gemm_f32: out[d][width] of `rows` rows, `stride` apart, width = f32_cols (the last padded to f32_lane).

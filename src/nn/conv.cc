@@ -19,7 +19,7 @@ std::vector<float> taps_outermost(std::span<const float> w, int64_t out, int64_t
 
 PackedWeight pack(const Ops& ops, const std::vector<float>& w, int64_t n, int64_t segments) {
   View view{w.data(), DType::f32, {n, static_cast<int64_t>(w.size()) / n}};
-  return pack_weight(ops, view, segments, DType::f32);
+  return pack_weight(ops, view, segments, Compute::f32);
 }
 
 }  // namespace

@@ -11,14 +11,14 @@ void run(const Ctx& ctx, ConstMat x, const Linear& l, GemmOutput out) {
 
 }  // namespace
 
-Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, DType compute) {
+Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, Compute compute) {
   Linear l;
   l.weight = w.pack(ops, prefix + ".weight", compute);
   if (w.has(prefix + ".bias")) l.bias = w.vector(prefix + ".bias");
   return l;
 }
 
-Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, DType compute) {
+Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, Compute compute) {
   Linear l;
   std::vector<View> views;
   for (const auto& p : prefixes) {

@@ -13,9 +13,9 @@ struct Linear {
 };
 
 // prefix.weight [out, in] and, where the table has it, prefix.bias [out].
-Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, DType compute);
+Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, Compute compute);
 // Several layers of one input stacked along `out` (q, k, v as one product).
-Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, DType compute);
+Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, Compute compute);
 
 // x [M, in] -> y [M, out].
 void linear(const Ctx& ctx, ConstMat x, const Linear& l, Mat y, Activation activation = Activation::none);

@@ -10,8 +10,8 @@ namespace {
 
 struct Section {
   const char* name;
-  DType Plan::*field;
-  bool bf16_allowed;
+  Compute Plan::*field;
+  bool narrow_allowed;   // types other than f32
 };
 constexpr Section kSections[] = {{"text_encoder", &Plan::text_encoder, true},
                                  {"denoiser", &Plan::denoiser, true},
@@ -21,9 +21,10 @@ constexpr Section kSections[] = {{"text_encoder", &Plan::text_encoder, true},
 
 void read_section(const JsonView& j, const Section& s, Plan& plan) {
   const std::string compute = j.text("compute", "f32");
-  if (compute != "f32" && compute != "bf16") fail(ErrorKind::request, "{}: compute is \"{}\", wanted \"f32\" or \"bf16\"", j.origin(), compute);
-  if (compute == "bf16" && !s.bf16_allowed) fail(ErrorKind::request, "{}: this part runs in float32 only", j.origin());
-  plan.*s.field = compute == "bf16" ? DType::bf16 : DType::f32;
+  Compute type{};
+  if (!compute_from_name(compute, type)) fail(ErrorKind::request, "{}: compute is \"{}\", wanted {}", j.origin(), compute, compute_names());
+  if (type != Compute::f32 && !s.narrow_allowed) fail(ErrorKind::request, "{}: compute is \"{}\", but this part runs in f32 only", j.origin(), compute);
+  plan.*s.field = type;
   for (auto& [key, value] : j.json().items())
     if (key != "compute") fail(ErrorKind::request, "{}: unknown key \"{}\"; known is compute", j.origin(), key);
 }
@@ -35,7 +36,8 @@ Plan exact_plan() { return {}; }
 Plan fast_plan() {
   Plan p;
   p.name = "fast";
-  p.text_encoder = p.denoiser = p.video_decoder = DType::bf16;
+  p.denoiser = p.video_decoder = Compute::bf16;
+  p.text_encoder = Compute::bf16x2;   // prompt_embeds steer all that follows, and are a hundredth of the work
   return p;
 }
 
@@ -62,7 +64,7 @@ Plan read_plan(const std::string& name) {
 
 Json plan_to_json(const Plan& plan) {
   Json j{{"name", plan.name}};
-  for (const Section& s : kSections) j[s.name] = {{"compute", plan.*s.field == DType::bf16 ? "bf16" : "f32"}};
+  for (const Section& s : kSections) j[s.name] = {{"compute", compute_name(plan.*s.field)}};
   return j;
 }
 

@@ -64,12 +64,12 @@ void Weights::release_pages() const {
 
 std::vector<float> Weights::vector(const std::string& name) const { return to_float32(view(name)); }
 
-PackedWeight Weights::pack(const Ops& ops, const std::string& name, DType compute) const {
+PackedWeight Weights::pack(const Ops& ops, const std::string& name, Compute compute) const {
   const View& v = view(name);
   const TensorSpec& s = specs_[index_.at(name)];
-  if (v.shape.size() == 2) return pack_weight(ops, v, 1, s.use == TensorSpec::Use::matrix ? compute : DType::f32);
+  if (v.shape.size() == 2) return pack_weight(ops, v, 1, s.use == TensorSpec::Use::matrix ? compute : Compute::f32);
   View flat{v.data, v.dtype, {v.shape[0], v.count() / v.shape[0]}};
-  return pack_weight(ops, flat, 1, s.use == TensorSpec::Use::matrix ? compute : DType::f32);
+  return pack_weight(ops, flat, 1, s.use == TensorSpec::Use::matrix ? compute : Compute::f32);
 }
 
 }  // namespace zt

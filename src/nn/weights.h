@@ -43,7 +43,7 @@ class Weights {
   bool has(const std::string& name) const { return index_.count(name) != 0; }
   std::vector<float> vector(const std::string& name) const;   // widened
   // W[n, segments * k] packed for `ops`; islands are always computed in float32.
-  PackedWeight pack(const Ops& ops, const std::string& name, DType compute) const;
+  PackedWeight pack(const Ops& ops, const std::string& name, Compute compute) const;
   // After packing: what was read of the files need not stay in memory.
   void release_pages() const;
   const std::string& component() const { return component_; }

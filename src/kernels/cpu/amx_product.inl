@@ -20,22 +20,40 @@ inline void configure_tiles() {
 
 inline __m512i two_to_bf16(vf low, vf high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
-void to_bf16(const float* x, int64_t n, uint16_t* out) noexcept {
-  int64_t j = 0;
-  for (; j + 32 <= n; j += 32) _mm512_storeu_si512(out + j, two_to_bf16(vload(x + j), vload(x + j + 16)));
-  if (j < n) {
-    const __m512i v = two_to_bf16(vload_n(x + j, n - j), n - j > 16 ? vload_n(x + j + 16, n - j - 16) : vzero());
-    _mm512_mask_storeu_epi16(out + j, __mmask32((uint64_t{1} << (n - j)) - 1), v);
+// Takes the next bf16 part off 32 values: what is left behind is exact.
+inline __m512i take_bf16(vf& low, vf& high) {
+  const __m512i part = two_to_bf16(low, high);
+  low = vsub(low, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(part)), 16)));
+  high = vsub(high, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(part, 1)), 16)));
+  return part;
+}
+
+void to_bf16(const float* x, int64_t n, int parts, int64_t part_stride, uint16_t* out) noexcept {
+  for (int64_t j = 0; j < n; j += 32) {
+    vf low = vload_n(x + j, n - j), high = n - j > 16 ? vload_n(x + j + 16, n - j - 16) : vzero();
+    const __mmask32 mask = n - j < 32 ? __mmask32((uint64_t{1} << (n - j)) - 1) : ~__mmask32{0};
+    for (int part = 0; part < parts; ++part) {
+      const __m512i v = part + 1 < parts ? take_bf16(low, high) : two_to_bf16(low, high);
+      _mm512_mask_storeu_epi16(out + part * part_stride + j, mask, v);
+    }
   }
 }
 
-// One row of A into the rows `out`, `out + kTile`, ... of consecutive tiles.
+template <int P>
+inline void store_parts(vf low, vf high, uint16_t* out) {
+#pragma GCC unroll 3
+  for (int part = 0; part + 1 < P; ++part) _mm512_store_si512(out + part * kTile, take_bf16(low, high));
+  _mm512_store_si512(out + (P - 1) * kTile, two_to_bf16(low, high));
+}
+
+// One row of A into the rows `out`, `out + kTile`, ... of consecutive tiles, P parts of each.
+template <int P>
 inline void row_to_tiles(const F32Block& p, const float* a, uint16_t* out) {
   int64_t s = 0, at = 0;
-  for (int64_t k = 0; k < p.k; k += 32, out += kTile) {
+  for (int64_t k = 0; k < p.k; k += 32, out += P * kTile) {
     if (at + 32 <= p.segment) {
       const float* x = a + p.offsets[s] + at;
-      _mm512_store_si512(out, two_to_bf16(vload(x), vload(x + 16)));
+      store_parts<P>(vload(x), vload(x + 16), out);
       if ((at += 32) == p.segment) at = 0, ++s;
       continue;
     }
@@ -51,15 +69,22 @@ inline void row_to_tiles(const F32Block& p, const float* a, uint16_t* out) {
       if (at == p.segment) at = 0, ++s;
     }
     for (; have < 32; ++have) part[have] = 0;
-    _mm512_store_si512(out, two_to_bf16(vload(part), vload(part + 16)));
+    store_parts<P>(vload(part), vload(part + 16), out);
   }
 }
 
-void to_bf16_tiles(const F32Block& p, uint16_t* out) noexcept {
-  for (int64_t i = 0; i < p.m; ++i) row_to_tiles(p, p.a + i * p.row_stride, out + i * 32);
+template <int P>
+inline void rows_to_tiles(const F32Block& p, uint16_t* out) {
+  for (int64_t i = 0; i < p.m; ++i) row_to_tiles<P>(p, p.a + i * p.row_stride, out + i * 32);
   for (int64_t i = p.m; i < 16; ++i) {
-    for (int64_t k = 0; k < p.k; k += 32) _mm512_store_si512(out + k / 32 * kTile + i * 32, _mm512_setzero_si512());
+    for (int64_t t = 0; t < (p.k + 31) / 32 * P; ++t) _mm512_store_si512(out + t * kTile + i * 32, _mm512_setzero_si512());
   }
+}
+
+void to_bf16_tiles(const F32Block& p, int parts, uint16_t* out) noexcept {
+  if (parts == 1) rows_to_tiles<1>(p, out);
+  else if (parts == 2) rows_to_tiles<2>(p, out);
+  else rows_to_tiles<3>(p, out);
 }
 
 // Ends the 32 x 32 sums at (i, j) of a block.
@@ -76,28 +101,31 @@ inline void finish_tile(const Bf16Block& p, int64_t i, int64_t j, const float* a
 }
 
 // R x V tiles of C, at most 2 x 2: the four sums, two tiles of A and two of B fill the eight registers. `ahead` is what comes next
-// in B, brought nearer by `step` bytes for each tile along k.
-template <int R, int V>
+// in B, brought nearer by `step` bytes for each tile along k. The parts of A go from the least to the greatest.
+template <int P, int R, int V>
 inline void bf16_tiles(const Bf16Block& p, const uint16_t* a, const uint16_t* b, float* acc, const char* ahead, int64_t step) {
-  const int64_t pitch = p.pitch * 2, k_tiles = p.k_tiles, block_stride = p.block_stride;
+  const int64_t pitch = p.pitch * 2, part_stride = p.part_stride, k_tiles = p.k_tiles, block_stride = p.block_stride;
   const int64_t* tile_offset = p.tile_offset;
   _tile_zero(0);
   if constexpr (V > 1) _tile_zero(1);
   if constexpr (R > 1) _tile_zero(2);
   if constexpr (R > 1 && V > 1) _tile_zero(3);
   for (int64_t t = 0; t < k_tiles; ++t, b += V * kTile) {
-    const uint16_t* x = a + tile_offset[t];
+    const uint16_t* x = a + tile_offset[t] + (P - 1) * part_stride;
     _tile_loadd(6, b, 64);
-    _tile_loadd(4, x, pitch);
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (V > 1) {
-      _tile_loadd(7, b + kTile, 64);
-      _tile_dpbf16ps(1, 4, 7);
-    }
-    if constexpr (R > 1) {
-      _tile_loadd(5, x + block_stride, pitch);
-      _tile_dpbf16ps(2, 5, 6);
-      if constexpr (V > 1) _tile_dpbf16ps(3, 5, 7);
+#pragma GCC unroll 3
+    for (int part = 0; part < P; ++part, x -= part_stride) {
+      _tile_loadd(4, x, pitch);
+      _tile_dpbf16ps(0, 4, 6);
+      if constexpr (V > 1) {
+        if (part == 0) _tile_loadd(7, b + kTile, 64);
+        _tile_dpbf16ps(1, 4, 7);
+      }
+      if constexpr (R > 1) {
+        _tile_loadd(5, x + block_stride, pitch);
+        _tile_dpbf16ps(2, 5, 6);
+        if constexpr (V > 1) _tile_dpbf16ps(3, 5, 7);
+      }
     }
     for (const char* end = ahead + step; ahead < end; ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
   }
@@ -107,7 +135,8 @@ inline void bf16_tiles(const Bf16Block& p, const uint16_t* a, const uint16_t* b,
   if constexpr (R > 1 && V > 1) _tile_stored(3, acc + 16 * 32 + 16, 128);
 }
 
-void gemm_bf16(const Bf16Block& p) noexcept {
+template <int P>
+inline void bf16_product(const Bf16Block& p) {
   memory_fence();
   configure_tiles();
   // Stores of tiles straight into rows of C lose: they miss the cache in pieces of 64 bytes that nothing prefetches.
@@ -121,13 +150,19 @@ void gemm_bf16(const Bf16Block& p) noexcept {
     for (int64_t i = 0; i < p.m; i += 32, next += ahead * p.k_tiles) {
       const uint16_t* a = p.a + i / 16 * p.block_stride;
       const bool tall = p.m - i > 16, wide = p.n - j > 16;
-      if (tall && wide) bf16_tiles<2, 2>(p, a, b, acc, next, ahead);
-      else if (tall) bf16_tiles<2, 1>(p, a, b, acc, next, 0);
-      else if (wide) bf16_tiles<1, 2>(p, a, b, acc, next, ahead);
-      else bf16_tiles<1, 1>(p, a, b, acc, next, 0);
+      if (tall && wide) bf16_tiles<P, 2, 2>(p, a, b, acc, next, ahead);
+      else if (tall) bf16_tiles<P, 2, 1>(p, a, b, acc, next, 0);
+      else if (wide) bf16_tiles<P, 1, 2>(p, a, b, acc, next, ahead);
+      else bf16_tiles<P, 1, 1>(p, a, b, acc, next, 0);
       finish_tile(p, i, j, acc);
     }
   }
   _mm_sfence();
   _tile_release();
+}
+
+void gemm_bf16(const Bf16Block& p) noexcept {
+  if (p.parts == 1) bf16_product<1>(p);
+  else if (p.parts == 2) bf16_product<2>(p);
+  else bf16_product<3>(p);
 }

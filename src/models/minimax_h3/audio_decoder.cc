@@ -49,7 +49,7 @@ void convolve(const Ctx& ctx, const Conv1d& c, Track& x, Track& y, const Track* 
 
 AudioDecoder load_audio_decoder(const Weights& w, const Ops& ops, const AudioVaeConfig& c) {
   AudioDecoder d;
-  d.dec_in_proj = load_linear(w, ops, "dec_in_proj", DType::f32);
+  d.dec_in_proj = load_linear(w, ops, "dec_in_proj", Compute::f32);
   d.conv_pre = load_conv1d(w, ops, "decoder.conv_pre");
   for (size_t s = 0; s < c.decoder_rates.size(); ++s) {
     AudioDecoder::Stage stage;

@@ -125,17 +125,17 @@ AudioEncoder load_audio_encoder(const Weights& w, const Ops& ops, const AudioVae
 
   e.norm1 = load_norm(w, "pre_block.norm1"), e.norm2 = load_norm(w, "pre_block.norm2"), e.norm3 = load_norm(w, "pre_block.norm3");
   e.mlp_norm = load_norm(w, "pre_block.mlp.norm");
-  e.qkv = load_linear(w, ops, "pre_block.attn.qkv", DType::f32);
+  e.qkv = load_linear(w, ops, "pre_block.attn.qkv", Compute::f32);
   for (const char* part : {"pre_block.attn.q_bias", "pre_block.attn.zero_k_bias", "pre_block.attn.v_bias"}) {
     auto b = w.vector(part);
     e.qkv.bias.insert(e.qkv.bias.end(), b.begin(), b.end());
   }
-  e.attn_proj = load_linear(w, ops, "pre_block.attn.proj", DType::f32);
-  e.proj = load_linear(w, ops, "pre_block.proj", DType::f32);
-  e.w0 = load_linear(w, ops, "pre_block.mlp.w0", DType::f32);
-  e.w1 = load_linear(w, ops, "pre_block.mlp.w1", DType::f32);
-  e.w2 = load_linear(w, ops, "pre_block.mlp.w2", DType::f32);
-  e.mean_proj = load_linear(w, ops, "mean_proj", DType::f32);
+  e.attn_proj = load_linear(w, ops, "pre_block.attn.proj", Compute::f32);
+  e.proj = load_linear(w, ops, "pre_block.proj", Compute::f32);
+  e.w0 = load_linear(w, ops, "pre_block.mlp.w0", Compute::f32);
+  e.w1 = load_linear(w, ops, "pre_block.mlp.w1", Compute::f32);
+  e.w2 = load_linear(w, ops, "pre_block.mlp.w2", Compute::f32);
+  e.mean_proj = load_linear(w, ops, "mean_proj", Compute::f32);
   return e;
 }
 

@@ -26,7 +26,7 @@ struct DitState final : Denoiser::Prepared {
   Tensor cosine, sine;  // [S, 3 * rope_freq_dim]
 };
 
-Block load_block(const Weights& w, const Ops& ops, const std::string& b, bool modulated, DType compute) {
+Block load_block(const Weights& w, const Ops& ops, const std::string& b, bool modulated, Compute compute) {
   Block k{w.vector(b + "norm1.weight"),
           w.vector(b + "norm2.weight"),
           w.vector(b + "attn.norm_q.weight"),
@@ -57,7 +57,7 @@ void scatter_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Ma
 
 class Dit final : public Denoiser {
  public:
-  Dit(const Ops& ops, const std::string& folder, DType compute);
+  Dit(const Ops& ops, const std::string& folder, Compute compute);
 
   int64_t video_row_width() const override { return config_.patch_values(); }
   int64_t audio_row_width() const override { return config_.audio_in_channels; }
@@ -81,7 +81,7 @@ class Dit final : public Denoiser {
   std::vector<float> refiner_norm_, norm_out_;
 };
 
-Dit::Dit(const Ops& ops, const std::string& folder, DType compute)
+Dit::Dit(const Ops& ops, const std::string& folder, Compute compute)
     : config_(read_dit_config(folder + "/config.json")),
       weights_(open_weights(folder, "diffusion_pytorch_model"), dit_tensor_specs(config_), folder) {
   const Weights& w = weights_;
@@ -283,7 +283,7 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, DType compute) {
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute) {
   return std::make_unique<Dit>(ops, folder, compute);
 }
 

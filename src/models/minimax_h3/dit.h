@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/compute.h"
 #include "models/roles.h"
 #include "nn/weights.h"
 
@@ -24,6 +25,6 @@ DitConfig read_dit_config(const std::string& path);
 TensorSpecs dit_tensor_specs(const DitConfig& config);
 
 // `folder` holds config.json and diffusion_pytorch_model.safetensors (or shards). compute: f32, or bf16 for all but the float32 islands.
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, DType compute);
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute);
 
 }  // namespace zt::h3

@@ -89,10 +89,10 @@ void feed_forward(const Ctx& ctx, const VideoDecoder::Block& b, const VideoVaeCo
 
 }  // namespace
 
-VideoDecoder load_video_decoder(const Weights& w, const Ops& ops, const VideoVaeConfig& c, DType compute) {
+VideoDecoder load_video_decoder(const Weights& w, const Ops& ops, const VideoVaeConfig& c, Compute compute) {
   VideoDecoder d;
-  d.post_quant_conv = load_linear(w, ops, "post_quant_conv", DType::f32);
-  d.proj_in = load_linear(w, ops, "decoder.proj_in", DType::f32);
+  d.post_quant_conv = load_linear(w, ops, "post_quant_conv", Compute::f32);
+  d.proj_in = load_linear(w, ops, "decoder.proj_in", Compute::f32);
   d.suffix = w.vector("decoder.register_tokens");
   d.suffix.resize(d.suffix.size() + static_cast<size_t>(c.dim()), 0.0f);
   for (int64_t i = 0; i < c.decoder_num_layers; ++i) {

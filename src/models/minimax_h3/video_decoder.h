@@ -22,7 +22,7 @@ struct VideoDecoder {
 };
 
 // `compute`: f32, or bf16 for what multiplies inside blocks and for proj_out, as the reference at torch_dtype=bfloat16.
-VideoDecoder load_video_decoder(const Weights& w, const Ops& ops, const VideoVaeConfig& c, DType compute);
+VideoDecoder load_video_decoder(const Weights& w, const Ops& ops, const VideoVaeConfig& c, Compute compute);
 
 // latents [frames * height * width, latent_channels], denormalised, of one tile -> patches [same rows, patch_floats]: each row the pixels
 // (channel, frame, row, column) of its voxel, in the VAE's ImageNet-normalised range. Throws Cancelled between blocks.

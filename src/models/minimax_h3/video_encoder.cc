@@ -116,7 +116,7 @@ VideoEncoder load_video_encoder(const Weights& w, const Ops& ops, const VideoVae
     for (int64_t j = 0; j < c.layers_per_block; ++j) {
       const std::string p = fmt::format("{}.resnets.{}", block, j);
       VideoEncoder::Resnet r{load_norm(w, p + ".norm1"), load_norm(w, p + ".norm2"), load_conv(w, ops, p + ".conv1"), load_conv(w, ops, p + ".conv2"), {}};
-      if (w.has(p + ".conv_shortcut.weight")) r.conv_shortcut = load_linear(w, ops, p + ".conv_shortcut", DType::f32);
+      if (w.has(p + ".conv_shortcut.weight")) r.conv_shortcut = load_linear(w, ops, p + ".conv_shortcut", Compute::f32);
       level.resnets.push_back(std::move(r));
     }
     if (c.downsamples(i)) level.downsampler = load_conv(w, ops, block + ".downsamplers.0.conv");
@@ -124,7 +124,7 @@ VideoEncoder load_video_encoder(const Weights& w, const Ops& ops, const VideoVae
   }
   e.norm_out = load_norm(w, "encoder.norm_out");
   e.conv_out = load_conv(w, ops, "encoder.conv_out");
-  e.quant_conv = load_linear(w, ops, "quant_conv", DType::f32);
+  e.quant_conv = load_linear(w, ops, "quant_conv", Compute::f32);
   return e;
 }
 

@@ -19,16 +19,16 @@ VideoVaeConfig read_config(const std::string& folder) {
 
 }  // namespace
 
-VideoVae::VideoVae(const Ops& ops, const Weights& weights, const VideoVaeConfig& config, DType compute, bool with_encoder, Tiling tiling)
+VideoVae::VideoVae(const Ops& ops, const Weights& weights, const VideoVaeConfig& config, Compute compute, bool with_encoder, Tiling tiling)
     : config_(config), tiling_(tiling), decoder_(load_video_decoder(weights, ops, config, compute)) {
   if (with_encoder) encoder_ = load_video_encoder(weights, ops, config);
 }
 
 // Parsed twice so that no half-built object exists; the file is small.
-VideoVae::VideoVae(const Ops& ops, const std::string& folder, DType compute, bool with_encoder)
+VideoVae::VideoVae(const Ops& ops, const std::string& folder, Compute compute, bool with_encoder)
     : VideoVae(ops, Weights(open_weights(folder), video_vae_specs(read_config(folder)), folder), read_config(folder), compute, with_encoder) {}
 
-std::unique_ptr<VideoVae> load_video_vae(const Ops& ops, const std::string& folder, DType compute, bool with_encoder) {
+std::unique_ptr<VideoVae> load_video_vae(const Ops& ops, const std::string& folder, Compute compute, bool with_encoder) {
   return std::make_unique<VideoVae>(ops, folder, compute, with_encoder);
 }
 

@@ -21,8 +21,8 @@ class VideoVae final : public VideoCodec {
  public:
   // config.json and the weights of a component folder. `compute` is what the decoder's blocks multiply in (f32 or bf16); the encoder
   // is always float32 and is packed only `with_encoder`. Errors (kind model): those of the config, the files and the tensor table.
-  VideoVae(const Ops& ops, const std::string& folder, DType compute, bool with_encoder);
-  VideoVae(const Ops& ops, const Weights& weights, const VideoVaeConfig& config, DType compute, bool with_encoder, Tiling tiling = {});
+  VideoVae(const Ops& ops, const std::string& folder, Compute compute, bool with_encoder);
+  VideoVae(const Ops& ops, const Weights& weights, const VideoVaeConfig& config, Compute compute, bool with_encoder, Tiling tiling = {});
 
   int latent_channels() const override { return static_cast<int>(config_.latent_channels); }
   std::span<const float> latents_mean() const override { return config_.latents_mean; }
@@ -49,6 +49,6 @@ class VideoVae final : public VideoCodec {
   std::optional<VideoEncoder> encoder_;
 };
 
-std::unique_ptr<VideoVae> load_video_vae(const Ops& ops, const std::string& folder, DType compute, bool with_encoder);
+std::unique_ptr<VideoVae> load_video_vae(const Ops& ops, const std::string& folder, Compute compute, bool with_encoder);
 
 }  // namespace zt::h3

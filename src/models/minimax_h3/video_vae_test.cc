@@ -15,8 +15,8 @@ namespace {
 constexpr double kTolerance = 1e-5;
 
 const VideoVae& golden_vae(const std::string& golden_case = "a") {
-  static const auto a = load_video_vae(select_ops(), golden_path("model/vae"), DType::f32, true);
-  static const auto b = load_video_vae(select_ops(), golden_path("model/vae", "b"), DType::f32, true);
+  static const auto a = load_video_vae(select_ops(), golden_path("model/vae"), Compute::f32, true);
+  static const auto b = load_video_vae(select_ops(), golden_path("model/vae", "b"), Compute::f32, true);
   return golden_case == "a" ? *a : *b;
 }
 
@@ -243,7 +243,7 @@ TEST(VideoVae, StopsWhenCancelled) {
 TEST(VideoVae, Bf16StaysClose) {
   Golden golden;
   Bench b;
-  const auto vae = load_video_vae(select_ops(), golden_path("model/vae"), DType::bf16, false);
+  const auto vae = load_video_vae(select_ops(), golden_path("model/vae"), Compute::bf16, false);
   auto stream = vae->decode_raw(golden.tensor("unit.vae_decode17.in", true));
   auto exact = golden_vae().decode_raw(golden.tensor("unit.vae_decode17.in", true));
   EXPECT_LT(relative_l2(drain(b.ctx, *stream).frames, drain(b.ctx, *exact).frames), 1e-2);

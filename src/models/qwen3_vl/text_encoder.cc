@@ -19,7 +19,7 @@ struct TextLayer {
   Linear qkv, o, gate_up, down;
 };
 
-TextLayer load_layer(const Weights& w, const Ops& ops, int64_t i, DType compute) {
+TextLayer load_layer(const Weights& w, const Ops& ops, int64_t i, Compute compute) {
   const std::string l = fmt::format("model.language_model.layers.{}.", i);
   return {w.vector(l + "input_layernorm.weight"),
           w.vector(l + "post_attention_layernorm.weight"),
@@ -33,7 +33,7 @@ TextLayer load_layer(const Weights& w, const Ops& ops, int64_t i, DType compute)
 
 class Encoder final : public TextEncoder {
  public:
-  Encoder(const Ops& ops, const std::string& folder, int64_t layers_used, DType compute)
+  Encoder(const Ops& ops, const std::string& folder, int64_t layers_used, Compute compute)
       : config_(read_config(folder + "/config.json")),
         weights_(open_weights(folder, "model"), tensor_specs(config_, layers_used), folder) {
     if (layers_used > config_.text.num_hidden_layers)
@@ -208,7 +208,7 @@ std::vector<int32_t> mrope_position_ids(const TextInput& input, int64_t merge, i
   return out;
 }
 
-std::unique_ptr<TextEncoder> load_text_encoder(const Ops& ops, const std::string& folder, int64_t layers_used, DType compute) {
+std::unique_ptr<TextEncoder> load_text_encoder(const Ops& ops, const std::string& folder, int64_t layers_used, Compute compute) {
   return std::make_unique<Encoder>(ops, folder, layers_used, compute);
 }
 

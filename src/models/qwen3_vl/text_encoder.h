@@ -4,13 +4,14 @@
 #include <memory>
 #include <string>
 
+#include "kernels/compute.h"
 #include "models/roles.h"
 
 namespace zt::qwen3_vl {
 
 // `folder` holds config.json and model.safetensors (or shards). `layers_used`: text layers that will be run; the rest stay unread.
 // `compute`: f32, or bf16 for the matrices. Errors (kind model): anything wrong with the files.
-std::unique_ptr<TextEncoder> load_text_encoder(const Ops& ops, const std::string& folder, int64_t layers_used, DType compute);
+std::unique_ptr<TextEncoder> load_text_encoder(const Ops& ops, const std::string& folder, int64_t layers_used, Compute compute);
 
 // M-RoPE positions [3][N] (t, h, w): text counts up on all three; a vision block of merged grid (gh, gw) that starts at p has
 // t = p, h = p + row, w = p + col, after which p grows by max(gh, gw). Each temporal unit of a video is a block of its own.

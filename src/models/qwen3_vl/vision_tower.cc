@@ -15,7 +15,7 @@ constexpr float kRopeTheta = 10000.0f;
 
 LayerNorm load_norm(const Weights& w, const std::string& name) { return {w.vector(name + ".weight"), w.vector(name + ".bias")}; }
 
-Merger load_merger(const Weights& w, const Ops& ops, const std::string& name, bool after, DType compute) {
+Merger load_merger(const Weights& w, const Ops& ops, const std::string& name, bool after, Compute compute) {
   return {load_norm(w, name + ".norm"), after, load_linear(w, ops, name + ".linear_fc1", compute), load_linear(w, ops, name + ".linear_fc2", compute)};
 }
 
@@ -107,7 +107,7 @@ Tensor merge(const Ctx& ctx, const VisionConfig& c, const Merger& m, ConstMat x)
 
 }  // namespace
 
-VisionTower load_vision_tower(const Weights& w, const Ops& ops, const VisionConfig& config, DType compute) {
+VisionTower load_vision_tower(const Weights& w, const Ops& ops, const VisionConfig& config, Compute compute) {
   const std::string root = "model.visual.";
   VisionTower t;
   t.config = config;

@@ -32,7 +32,7 @@ struct VisionTower {
   std::vector<Merger> deepstack;
 };
 
-VisionTower load_vision_tower(const Weights& w, const Ops& ops, const VisionConfig& config, DType compute);
+VisionTower load_vision_tower(const Weights& w, const Ops& ops, const VisionConfig& config, Compute compute);
 
 struct VisionFeatures {
   Tensor merged;                  // [tokens, out_hidden]
