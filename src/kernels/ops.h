@@ -40,8 +40,8 @@ struct FinishBlock {
 };
 
 // A * B in bf16 with float32 sums, then `end`. A is the sum of `parts` (1 to 3) matrices, `part_stride` values apart, all multiplied with
-// the same tile of B. Tile (i, t) of each, 16 rows of 32 values, starts at a + i * block_stride + tile_offset[t], rows `pitch` values apart. B: panels of 32 columns (the last of 16 or 32), each
-// [k_tiles][16-column tiles][16][16][2]: pairs along k.
+// the same tile of B. Tile (i, t) of each, 16 rows of 32 values, starts at a + i * block_stride + tile_offset[t], rows `pitch` values
+// apart. B: panels of 32 columns (the last of 16 or 32), each [k_tiles][16-column tiles][16][16][2]: pairs along k.
 struct Bf16Block {
   const uint16_t* a;
   int64_t block_stride;          // values between blocks of 16 rows
