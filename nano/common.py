@@ -22,7 +22,7 @@ class Clock:
         self.pause, self.saved = os.environ.get("H3NANO_PAUSE", ""), 0.
 
     def tick(self):
-        while self.pause and os.path.exists(self.pause):
+        while self.pause and os.path.exists(self.pause) and time.time() - os.stat(self.pause).st_mtime < 120:   # a pause is short; an older file was forgotten
             time.sleep(1)
         return time.time() - self.t0
 

@@ -7,12 +7,7 @@ import torch
 import codec as C
 import world as D
 
-FRAMES, L, NA, HELD_OUT = 124, 37, 207, 300
-
-
-def order():
-    ev = D.everything()
-    return [ev[i] for i in np.random.default_rng(20261201).permutation(len(ev))]
+FRAMES, L, NA = 124, 37, 207
 
 
 def open_data(mode="r"):
@@ -27,7 +22,7 @@ def work(rank, world):
     torch.set_num_threads(1)
     V, A, done = open_data("r+")
     g = C.groups(FRAMES)
-    for i, c in enumerate(order()):
+    for i, c in enumerate(D.order()):
         if i % world == rank and not done[i]:
             m = D.meta(c)
             V[i] = C.clip_latents(m, g).numpy()

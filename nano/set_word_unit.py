@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 import common as K
 import h3
-import make_data
 import world as D
 
 torch.set_grad_enabled(False)
@@ -20,7 +19,7 @@ def rows(te, m, P, ids2, n=3500):
     r = np.random.default_rng(0)
     b = m.token_refiner.refiner_blocks[0]
     out = []
-    for c in make_data.order()[:n]:
+    for c in D.order()[:n]:
         ids, _ = P(D.caption(D.meta(c), r))
         x = m.context_embedder(h3.encode_text(te, torch.tensor([ids])))[0]
         x = x + h3.attn(b.attn, b.norm1(x)[None])[0]

@@ -4,7 +4,6 @@ import numpy as np
 import torch
 import codec as C
 import common as K
-import make_data
 import vae
 import world as D
 
@@ -49,10 +48,10 @@ def main():
             opt.load_state_dict(c["o"])
     if ema is None:
         ema = {k: p.detach().clone() for k, p in sd().items()}
-    cl = [D.meta(x) for x in make_data.order()]
+    cl = [D.meta(x) for x in D.order()]
     r = np.random.default_rng(a.seed * 1000003 + step)
-    EX, EZ = batch(np.random.default_rng(5), cl[-make_data.HELD_OUT:], 64)
-    cl = cl[:-make_data.HELD_OUT]
+    EX, EZ = batch(np.random.default_rng(5), cl[-D.HELD_OUT:], 64)
+    cl = cl[:-D.HELD_OUT]
 
     def evaluate():
         now = {k: p.clone() for k, p in sd().items()}

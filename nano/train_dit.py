@@ -18,12 +18,12 @@ LENGTHS = {22: 16, 39: 10, 56: 6, 124: 3}                     # frames: batch
 
 def weight(m):
     """Plain captions (no adverb, no size) and the motions that people try first are drawn more often."""
-    return (2 if m["speed"] == "" else 1) * (1.7 if m["size"] == "medium" else 1) * {"bounce": 1.6, "left": 1.4, "right": 1.4}.get(m["motion"], 1)
+    return (1.3 if m["speed"] == "" else 1) * (1.7 if m["size"] == "medium" else 1) * {"bounce": 1.6, "left": 2.0, "right": 2.0}.get(m["motion"], 1)
 
 
 def batches(P, rng, n_cap=4):
     """Captions of every training clip, bucketed by their number of tokens: {task: {length: [(clip, ids)]}}."""
-    cl = [D.meta(c) for c in make_data.order()][:-make_data.HELD_OUT]
+    cl = [D.meta(c) for c in D.order()][:-D.HELD_OUT]
     done = make_data.open_data()[2]
     out = {"t2va": {}, "fl2va": {}}
     for i, m in enumerate(cl):

@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 import codec as C
 import common as K
-import make_data
 import vae
 import world as D
 
@@ -45,10 +44,10 @@ def main():
             om.load_state_dict(c["om"])
     if ema is None:
         ema = {k: p.detach().clone() for k, p in sd().items()}
-    cl = [D.meta(x) for x in make_data.order()]
+    cl = [D.meta(x) for x in D.order()]
     r = np.random.default_rng(a.seed * 1000003 + step)
-    EX, EA, EZ = batch(np.random.default_rng(123), cl[-make_data.HELD_OUT:], 6)
-    cl = cl[:-make_data.HELD_OUT]
+    EX, EA, EZ = batch(np.random.default_rng(123), cl[-D.HELD_OUT:], 6)
+    cl = cl[:-D.HELD_OUT]
 
     def evaluate():
         now = {k: p.clone() for k, p in sd().items()}

@@ -35,10 +35,19 @@ def valid(m):
 
 @functools.lru_cache(None)
 def everything():
-    """All 11,340 different clips of the world, as tuples."""
+    """All 11,610 different clips of the world, as tuples."""
     import itertools
     ks = ("color", "shape", "size", "motion", "speed", "bg")
     return [c for c in itertools.product(COLORS, SHAPES, SIZES, MOTIONS, SPEEDS, BGS) if valid(dict(zip(ks, c)))]
+
+
+HELD_OUT = 300                                                # the last clips of order() are never trained on
+
+
+def order():
+    """Every clip of the world in a fixed shuffle."""
+    ev = everything()
+    return [ev[i] for i in np.random.default_rng(20261201).permutation(len(ev))]
 
 
 def meta(c):
@@ -190,11 +199,18 @@ def render(m, frames, h=H, w=W):
 
 
 # ------------------------------------------------------------------------------------------------ sound
+def notes(m, na, aspect=W / H):
+    """Index into SCALE of the steady note of each audio latent: it follows height, of a growing or shrinking shape smallness."""
+    _, y, s, _ = path(m, (np.arange(na) + .5) / 40, aspect)
+    i = 9.5 - 17 * (SIZES[m["size"]] * s - .05) if m["motion"] in ("grow", "shrink") else (1 - y) * 12 - 1
+    return np.clip(np.round(i), 0, 10).astype(int)
+
+
 def sound(m, na, aspect=W / H):
     """float32 [2, 800 na] for the first na audio latents."""
     n = na * HOP
     ta = (np.arange(na) + .5) / 40
-    x, y, s, _ = path(m, ta, aspect)
+    x = path(m, ta, aspect)[0]
     tab = TABLE[m["shape"]]
     t = np.arange(n) / SR
     base = dict(small=9, medium=6, large=2)[m["size"]]
@@ -210,10 +226,7 @@ def sound(m, na, aspect=W / H):
             mono[i0:i1] += (np.exp(-q / tau) * (1 - np.exp(-q / .0015)) * w).astype(np.float32)
         amp = .6
     else:
-        if m["motion"] in ("grow", "shrink"):
-            idx = np.clip(np.round(9.5 - 17 * (SIZES[m["size"]] * s - .05)), 0, 10).astype(int)
-        else:
-            idx = np.clip(np.round((1 - y) * 12 - 1), 0, 10).astype(int)
+        idx = notes(m, na, aspect)
         mono = np.zeros(n, np.float32)
         for u in np.unique(idx):
             g = np.repeat((idx == u).astype(np.float64), HOP)

@@ -125,6 +125,10 @@ def contracts():
     return script("contracts", [sys.executable, ROOT / "tests/contracts.py", ZOETROPE], 900)
 
 
+def nano():
+    return script("nano", [sys.executable, ROOT / "tests/nano.py", ZOETROPE], 600)
+
+
 def configure(name, folder, args):
     env = {"CC": "clang", "CXX": "clang++"} if name == "fuzz" else None
     return command(name, ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *args], 300, env)
@@ -168,7 +172,7 @@ def fuzz():
     return passed, failed, lines
 
 
-SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, sanitize=sanitize, fuzz=fuzz)
+SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, nano=nano, sanitize=sanitize, fuzz=fuzz)
 
 
 def main():

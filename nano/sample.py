@@ -1,16 +1,16 @@
-"""Scores on held-out clips. usage: evaluate.py [--n 54 --evals 8,24 --frames 39,124 --tag x --key ema]; reads $H3NANO_DIR/{dit,vdec,adec}.pt.
+"""Scores on held-out clips in the training code's own forward (checkpoints, no export, no program). usage: sample.py [--n 54 --evals 8,24 --frames 39,124 --tag x --key ema]; reads $H3NANO_DIR/{dit,vdec,adec}.pt.
 
-Captions are fresh paraphrases of combinations that were never trained on; motions take turns. Writes contact sheets."""
+The prompts and scorers are those of nano/evaluate. Writes contact sheets."""
 import argparse, json
 import numpy as np
 import torch
-import check
 import codec as C
 import common as K
 import h3
-import make_data
 import vae
 import world as D
+from evaluate import prompts, scores
+from evaluate.__main__ import pooled
 
 torch.set_num_threads(1)
 torch.set_grad_enabled(False)
@@ -50,13 +50,6 @@ class Nano:
         return v, self.a.decode(a.view(2, na, 32).transpose(1, 2)).sample[:, 0].numpy()
 
 
-def clips(n):
-    """n held-out clips with captions, motions in turn."""
-    pool = {k: [D.meta(c) for c in make_data.order()[-make_data.HELD_OUT:] if c[3] == k] for k in D.MOTIONS}
-    ms = [pool[D.MOTIONS[i % 9]][i // 9 % len(pool[D.MOTIONS[i % 9]])] for i in range(n)]
-    return [(m, D.caption(m, np.random.default_rng(1000 + i))) for i, m in enumerate(ms)]
-
-
 def main():
     ap = argparse.ArgumentParser()
     for k, v in dict(n=54, evals="8,24", frames="39,124", tag="eval", key="ema", shift="12:3", fl=0, dit="dit").items():
@@ -68,26 +61,26 @@ def main():
     sv, sa = (float(x) for x in a.shift.split(":"))
     for F in map(int, a.frames.split(",")):
         for e in map(int, a.evals.split(",")):
-            rows, vids, kinds, true = [], [], {}, []
-            for i, (m, cap) in enumerate(clips(a.n)):
+            rows, vids, kinds = [], [], {}
+            for i, (m, cap) in enumerate(prompts.held_out(a.n, 0)):
                 kw = {}
                 if a.fl:                                      # 1 first, 2 last, 3 both
                     im = D.render(m, [0, F - 1])[0]
                     kw = dict(first=im[0] if a.fl & 1 else None, last=im[1] if a.fl & 2 else None)
                 v, w = nano(cap, F, e, seed=i, sv=sv, sa=sa, **kw)
-                s = check.video(v, m)
-                rows.append({**s, **check.audio(w, m, s["bottoms"])})
-                kinds.setdefault(m["motion"], []).append(s["kind"])
+                s, raw = scores.clip(v, w, m)
+                rows.append(s)
+                kinds.setdefault(m["motion"], []).append(raw["seen"]["motion"] or "none")
                 if i < 12:
                     vids.append(v)
-            s = check.summary(rows)
-            print(f"== {F} frames, {e} evaluations, shift {sv:g}/{sa:g}, n {a.n}:", {k: v[0] if v[1] == a.n else v for k, v in s.items()})
+            s = {k: [round(x, 3) for x in v] for k, v in pooled(rows).items()}
+            print(f"== {F} frames, {e} evaluations, shift {sv:g}/{sa:g}, n {a.n}:", {k: v[0] for k, v in s.items()})
             print("  ", {k: {x: z.count(x) for x in sorted(set(z))} for k, z in kinds.items()}, flush=True)
             D.sheet(vids, f"{C.WORK}/{a.tag}_{F}_{e}.png", every=4 if F == 39 else 12, scale=.7)
             out.append(dict(step=nano.step, seen=nano.seen, frames=F, evals=e, n=a.n, shift=a.shift, fl=a.fl, scores=s))
             with open(f"{C.WORK}/{a.tag}.json", "w") as f:
                 json.dump(out, f, indent=1)
-    for i, (m, cap) in enumerate(clips(12)):
+    for i, (m, cap) in enumerate(prompts.held_out(12, 0)):
         print(i, cap)
 
 
