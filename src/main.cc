@@ -1,12 +1,39 @@
 // zoetrope: a prompt becomes a video with sound.
+#include "optimizer/plan_command.h"
 #include "serve/commands.h"
 #include "serve/job.h"
+
+namespace {
+
+zt::Command plan_command(CLI::App& root) {
+  auto o = std::make_shared<zt::PlanCommandOptions>();
+  CLI::App* app = root.add_subcommand("plan", "Predict stage times, memory and communication on this machine or another");
+  app->add_option("model", o->model, "model folder; configs alone will do (default: h3-nano)")->type_name("DIR");
+  app->add_option("--hardware", o->hardware, "profile by name or path (default: this machine, measured in some seconds)")->type_name("FILE");
+  app->add_option("--stack", o->stack, "of the profile: library or tuned on a GPU (default tuned), a compute type on a CPU (default: the plan's)")->type_name("NAME");
+  app->add_option("--plan", o->plan, "on a CPU: exact, fast or a plan file (default fast)")->type_name("PLAN");
+  app->add_option("--ranks", o->ranks, "GPUs or machines that share the clip, 1 to 8 (default 1)")->type_name("N");
+  app->add_option("--size", o->size, "pixels (default: the model's canvas at 16:9)")->type_name("WxH");
+  app->add_option("--frames", o->frames, "aligned up to 17 n + 5 (default 124)")->type_name("N");
+  app->add_option("--evaluations", o->evaluations, "of the denoiser (default 49, the reference's)")->type_name("N");
+  app->add_option("--text-rows", o->text_rows, "tokens of the prompt (default 64)")->type_name("N");
+  app->add_option("--threads", o->threads, "of the measurement (default: the cores this process may use)")->type_name("N");
+  app->add_flag("--json", o->json, "print one JSON document");
+  return {app, [o] {
+            return zt::report_errors([&] {
+              o->model = zt::resolve_model_folder(o->model);
+              return zt::run_plan_command(*o);
+            });
+          }};
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"zoetrope: a prompt becomes a video with sound"};
   app.set_version_flag("--version", std::string("zoetrope ") + zt::kVersion);
   app.require_subcommand(1);
-  const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app)};
+  const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app), plan_command(app)};
   try {
     app.parse(zt::command_line(argc, argv));
   } catch (const CLI::ParseError& e) {

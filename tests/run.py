@@ -121,6 +121,10 @@ def bad_input():
     return script("bad_input", [sys.executable, ROOT / "tests/bad_input.py", ZOETROPE], 900)
 
 
+def predictor():
+    return script("predictor", [sys.executable, ROOT / "tools/predictor.py", "--zoetrope", ZOETROPE, "--check"], 300)
+
+
 def contracts():
     return script("contracts", [sys.executable, ROOT / "tests/contracts.py", ZOETROPE], 900)
 
@@ -172,7 +176,7 @@ def fuzz():
     return passed, failed, lines
 
 
-SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, nano=nano, sanitize=sanitize, fuzz=fuzz)
+SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, predictor=predictor, nano=nano, sanitize=sanitize, fuzz=fuzz)
 
 
 def main():
