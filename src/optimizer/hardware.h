@@ -1,9 +1,11 @@
 #pragma once
 // A machine as the cost model sees it: what it reaches on each kind of work. Profiles are data files (hardware/*.json), or measured here.
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/json.h"
+#include "kernels/compute.h"
 #include "optimizer/work.h"
 
 namespace zt {
@@ -38,7 +40,7 @@ struct Hardware {
 Hardware read_hardware(const std::string& name_or_path);
 Json hardware_to_json(const Hardware& hardware);
 
-// This machine: our kernels at the shapes of `model` and `clip`, memory bandwidth, about two seconds. Threads: as given.
-Hardware measure_hardware(const ModelDims& model, const ClipShape& clip, int threads);
+// This machine: our kernels of these kinds at the shapes of `model` and `clip`, memory bandwidth; about a second for each kind.
+Hardware measure_hardware(const ModelDims& model, const ClipShape& clip, int threads, const std::set<Compute>& kinds);
 
 }  // namespace zt

@@ -36,6 +36,13 @@ Tensor noise(Shape shape, float scale = 1) {
   return t;
 }
 
+// Weights as released: exactly bf16, which some kinds of products build on.
+Tensor weights(Shape shape) {
+  Tensor t = noise(std::move(shape), 0.05f);
+  for (int64_t i = 0; i < t.count(); ++i) t.data()[i] = to_float(to_bf16(t.data()[i]));
+  return t;
+}
+
 constexpr int64_t kMostDim = 4096, kMostRows = 2048, kMostHeads = 4;
 constexpr double kMostFlop = 4e9;   // of one measured product
 
@@ -44,12 +51,12 @@ struct Bench {
   Ctx ctx{exec, {}};
 
   // TFLOP/s over several products [rows, k] x [n, k].
-  double gemm(int64_t rows, std::initializer_list<std::pair<int64_t, int64_t>> shapes, DType compute) const {
+  double gemm(int64_t rows, std::initializer_list<std::pair<int64_t, int64_t>> shapes, Compute compute) const {
     double flop = 0, time = 0;
     for (auto [n, k] : shapes) {
       n = std::min(n, kMostDim), k = std::min(k, kMostDim);
       const int64_t m = std::clamp<int64_t>(static_cast<int64_t>(kMostFlop / (2.0 * static_cast<double>(n * k))), 1, std::min(rows, kMostRows));
-      const Tensor x = noise({m, k}), w = noise({n, k}, 0.05f);
+      const Tensor x = noise({m, k}), w = weights({n, k});
       Tensor y({m, n});
       const Linear l{pack_weight(exec.ops, w.view(), 1, compute), {}};
       time += seconds([&] { linear(ctx, x.mat(), l, y.mat()); });
@@ -58,7 +65,7 @@ struct Bench {
     return flop / time / 1e12;
   }
 
-  double attend(int64_t rows, int64_t heads, int64_t head_dim, DType compute) const {
+  double attend(int64_t rows, int64_t heads, int64_t head_dim, Compute compute) const {
     rows = std::min(rows, kMostRows), heads = std::min(heads, kMostHeads);
     const Tensor qkv = noise({rows, 3 * heads * head_dim});
     Tensor o({rows, heads * head_dim});
@@ -125,7 +132,7 @@ struct Bench {
 
 }  // namespace
 
-Hardware measure_hardware(const ModelDims& m, const ClipShape& c, int thread_count) {
+Hardware measure_hardware(const ModelDims& m, const ClipShape& c, int thread_count, const std::set<Compute>& kinds) {
   Threads threads(thread_count);
   Arena arena;
   const Exec exec{threads, select_ops(), arena};
@@ -143,17 +150,17 @@ Hardware measure_hardware(const ModelDims& m, const ClipShape& c, int thread_cou
   const auto [conv, filter] = bench.sound(m.audio);
   const h3::VideoVaeConfig& v = m.video;
   const int64_t tokens = 7 * std::min<int64_t>(c.latent_height, 16) * std::min<int64_t>(c.latent_width, 16) + v.decoder_num_register_tokens + 1;
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (Compute kind : kinds) {
     Rates r;
     r.conv = conv, r.filter = filter;
-    r.weight_bytes = type == DType::bf16 ? 2 : 4, r.activation_bytes = 4;
-    r.gemm = bench.gemm(c.rows(), {{3 * d.inner_dim(), d.hidden_size}, {d.hidden_size, d.inner_dim()}, {2 * d.ffn_dim, d.hidden_size}, {d.hidden_size, d.ffn_dim}}, type);
-    r.attention = bench.attend(c.rows(), d.num_attention_heads, d.attention_head_dim, type);
-    const std::string name = type == DType::bf16 ? "bf16" : "f32";
+    r.weight_bytes = kind == Compute::f32 ? 4 : 2, r.activation_bytes = 4;
+    r.gemm = bench.gemm(c.rows(), {{3 * d.inner_dim(), d.hidden_size}, {d.hidden_size, d.inner_dim()}, {2 * d.ffn_dim, d.hidden_size}, {d.hidden_size, d.ffn_dim}}, kind);
+    r.attention = bench.attend(c.rows(), d.num_attention_heads, d.attention_head_dim, kind);
+    const std::string name(compute_name(kind));
     h.rates[name] = r;
     h.peaks_tflops["gemm " + name] = r.gemm;
-    r.gemm = bench.gemm(tokens, {{3 * v.dim(), v.dim()}, {v.dim(), v.dim()}, {2 * v.ffn_dim(), v.dim()}, {v.dim(), v.ffn_dim()}}, type);
-    r.attention = bench.attend(tokens, v.decoder_num_attention_heads, v.decoder_attention_head_dim, type);
+    r.gemm = bench.gemm(tokens, {{3 * v.dim(), v.dim()}, {v.dim(), v.dim()}, {2 * v.ffn_dim(), v.dim()}, {v.dim(), v.ffn_dim()}}, kind);
+    r.attention = bench.attend(tokens, v.decoder_num_attention_heads, v.decoder_attention_head_dim, kind);
     h.rates["video decode/" + name] = r;
   }
   return h;

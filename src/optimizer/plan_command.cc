@@ -90,16 +90,17 @@ int run_plan_command(const PlanCommandOptions& o) {
   clip.frames = o.frames, clip.evaluations = o.evaluations, clip.text_rows = o.text_rows;
   set_size(o, m, clip);
   clip = resolve_clip(m, clip);
-  const Hardware h = o.hardware.empty() ? measure_hardware(m, clip, o.threads ? static_cast<int>(o.threads) : default_thread_count()) : read_hardware(o.hardware);
-  PredictOptions po;
-  po.ranks = static_cast<int>(o.ranks);
-  if (h.kind == "gpu") {
-    po.text = po.denoiser = po.video = po.audio = o.stack.empty() ? "tuned" : o.stack;
+  const Plan plan = read_plan(o.plan);
+  PredictOptions po = options_of(plan);
+  Hardware h;
+  if (o.hardware.empty()) {
+    const int threads = o.threads ? static_cast<int>(o.threads) : default_thread_count();
+    h = measure_hardware(m, clip, threads, {plan.text_encoder, plan.denoiser, plan.video_decoder, plan.audio_codec});
   } else {
-    const Json plan = plan_to_json(read_plan(o.plan));
-    auto compute = [&](const char* section) { return o.stack.empty() ? plan.at(section).at("compute").get<std::string>() : o.stack; };
-    po.text = compute("text_encoder"), po.denoiser = compute("denoiser"), po.video = compute("video_decoder"), po.audio = compute("audio_codec");
+    h = read_hardware(o.hardware);
   }
+  po.ranks = static_cast<int>(o.ranks);
+  if (!o.stack.empty() || h.kind == "gpu") po.text = po.denoiser = po.video = po.audio = o.stack.empty() ? "tuned" : o.stack;
   const Prediction p = predict(m, clip, h, po);
   if (o.json) std::fputs((to_json(o, clip, h, po, p, m).dump(1, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stdout);
   else print(clip, h, po, p);

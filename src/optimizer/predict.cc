@@ -37,13 +37,21 @@ StagePrediction stage(const std::string& name, const StageWork& w, const Rates& 
 
 }  // namespace
 
+PredictOptions options_of(const Plan& plan) {
+  PredictOptions o;
+  o.text = compute_name(plan.text_encoder), o.denoiser = compute_name(plan.denoiser);
+  o.video = compute_name(plan.video_decoder), o.audio = compute_name(plan.audio_codec);
+  return o;
+}
+
 Prediction predict(const ModelDims& m, const ClipShape& c, const Hardware& h, const PredictOptions& o) {
   if (o.ranks < 1 || o.ranks > 8) fail(ErrorKind::request, "--ranks is {}; wanted 1 to 8", o.ranks);
   if (o.ranks > 1 && h.link_bytes_s <= 0) fail(ErrorKind::request, "--ranks {}: {} has no link between ranks in its profile (link_gb_s)", o.ranks, h.name);
   const double ranks = o.ranks, others = (ranks - 1) / ranks;
   const Rates &rt = h.rate("text", o.text), &rd = h.rate("denoise", o.denoiser), &rv = h.rate("video decode", o.video), &ra = h.rate("audio decode", o.audio);
   Prediction p;
-  const double dit = used_parameters(h3::dit_tensor_specs(m.dit)) * rd.weight_bytes, text = used_parameters(qwen3_vl::tensor_specs(m.text, m.text_layers)) * rt.weight_bytes;
+  const double dit = used_parameters(h3::dit_tensor_specs(m.dit)) * rd.weight_bytes;
+  const double text = used_parameters(qwen3_vl::tensor_specs(m.text, m.text_layers)) * rt.weight_bytes;
   const double video = used_parameters(h3::video_vae_specs(m.video)) * rv.weight_bytes, audio = used_parameters(h3::audio_vae_specs(m.audio)) * ra.weight_bytes;
   p.weight_bytes = dit + text + video + audio;
   const double rows = static_cast<double>(c.rows()) / ranks, hidden = static_cast<double>(m.dit.hidden_size), inner = static_cast<double>(m.dit.inner_dim());

@@ -5,6 +5,7 @@
 // decoder's tiles, and the text encoder's matrices; weights are held whole by every rank.
 #include <vector>
 
+#include "nn/plan.h"
 #include "optimizer/hardware.h"
 
 namespace zt {
@@ -31,6 +32,9 @@ struct Prediction {
   double weight_bytes = 0, activation_bytes = 0;   // of one rank
   bool fits = true;                          // of a rank's memory
 };
+
+// One rank, and the stacks of a CPU profile that `plan` runs.
+PredictOptions options_of(const Plan& plan);
 
 // Errors (kind request): ranks out of range, or more than one on hardware without a link.
 Prediction predict(const ModelDims& model, const ClipShape& clip, const Hardware& hardware, const PredictOptions& options);
