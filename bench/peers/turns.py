@@ -58,8 +58,10 @@ def compare(pairs, key):
     med = lambda side, k: round(statistics.median(p[side][k] for p in pairs), 5)   # noqa: E731
     ratio = lambda k: round(statistics.median(p[1][k] / p[0][k] for p in pairs), 3)   # noqa: E731
     cpu = key + "_cpu"
-    return dict(ours=med(0, key), peer=med(1, key), ours_cpu=med(0, cpu), peer_cpu=med(1, cpu), ratio=ratio(key), cpu_ratio=ratio(cpu),
-                ours_min=min(p[0][key] for p in pairs), peer_min=min(p[1][key] for p in pairs))
+    out = dict(ours=med(0, key), peer=med(1, key), ratio=ratio(key), ours_min=min(p[0][key] for p in pairs), peer_min=min(p[1][key] for p in pairs))
+    if all(cpu in q for p in pairs for q in p):
+        out.update(ours_cpu=med(0, cpu), peer_cpu=med(1, cpu), cpu_ratio=ratio(cpu))
+    return out
 
 
 def cpu_name():
