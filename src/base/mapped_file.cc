@@ -41,6 +41,12 @@ void MappedFile::release_pages() const {
   if (data_) madvise(const_cast<void*>(data_), size_, MADV_DONTNEED);
 }
 
+void MappedFile::release_pages(std::span<const std::byte> range) const {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)), first = reinterpret_cast<uintptr_t>(range.data());
+  const uintptr_t begin = (first + page - 1) / page * page, end = (first + range.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 MappedFile::MappedFile(MappedFile&& o) noexcept
     : path_(std::move(o.path_)), data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
 

@@ -16,6 +16,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
   // Gives the pages read so far back to the system; they come again from the file when touched. Advice only.
   void release_pages() const;
+  // The same of the whole pages inside `range`, a part of bytes().
+  void release_pages(std::span<const std::byte> range) const;
   const std::string& path() const { return path_; }
 
  private:

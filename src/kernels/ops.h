@@ -7,7 +7,7 @@
 
 namespace zt {
 
-// c[m, n] (+)= A[0 .. m, k0 .. k1] * B. Row i of A is the concatenation of `segment` floats at a + i * row_stride + offsets[s].
+// c[m, n] (+)= A[0 .. m, k0 .. k1] * B, the sum of k0 .. k1 made first. Row i of A is the concatenation of `segment` floats at a + i * row_stride + offsets[s].
 // B lies in panels of f32_cols columns, the last one padded to a multiple of f32_lane: panel p is [k][width] at b + p * f32_cols * k.
 struct F32Block {
   const float* a;

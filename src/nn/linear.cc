@@ -29,6 +29,7 @@ Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::str
     }
   }
   l.weight = pack_weight(ops, views, 1, compute);
+  for (const auto& p : prefixes) w.release_pages(p + ".weight");
   return l;
 }
 

@@ -62,14 +62,19 @@ void Weights::release_pages() const {
   for (const SafetensorsFile& f : files_.files()) f.release_pages();
 }
 
-std::vector<float> Weights::vector(const std::string& name) const { return to_float32(view(name)); }
+std::vector<float> Weights::vector(const std::string& name) const {
+  std::vector<float> values = to_float32(view(name));
+  release_pages(name);
+  return values;
+}
 
 PackedWeight Weights::pack(const Ops& ops, const std::string& name, Compute compute) const {
   const View& v = view(name);
   const TensorSpec& s = specs_[index_.at(name)];
-  if (v.shape.size() == 2) return pack_weight(ops, v, 1, s.use == TensorSpec::Use::matrix ? compute : Compute::f32);
-  View flat{v.data, v.dtype, {v.shape[0], v.count() / v.shape[0]}};
-  return pack_weight(ops, flat, 1, s.use == TensorSpec::Use::matrix ? compute : Compute::f32);
+  const View flat{v.data, v.dtype, {v.shape[0], v.count() / v.shape[0]}};
+  PackedWeight packed = pack_weight(ops, flat, 1, s.use == TensorSpec::Use::matrix ? compute : Compute::f32);
+  release_pages(name);   // or file and packed copy would both be in memory before the last tensor is read
+  return packed;
 }
 
 }  // namespace zt

@@ -46,6 +46,7 @@ class Weights {
   PackedWeight pack(const Ops& ops, const std::string& name, Compute compute) const;
   // After packing: what was read of the files need not stay in memory.
   void release_pages() const;
+  void release_pages(const std::string& name) const { files_.release_pages(name); }   // pack() does so by itself
   const std::string& component() const { return component_; }
   const TensorSpecs& specs() const { return specs_; }
   const SafetensorsSet& files() const { return files_; }

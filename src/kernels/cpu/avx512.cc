@@ -11,7 +11,7 @@ namespace {
 
 #include "kernels/cpu/math.inl"
 
-constexpr int kRows = 8, kVectors = 3, kDepth = 512;
+constexpr int kRows = 8, kVectors = 3, kDepth = 256;
 
 #include "kernels/cpu/finish.inl"
 #include "kernels/cpu/product.inl"

@@ -8,7 +8,7 @@ inline void f32_tile(const F32Block& p, const float* a, const float* b, float* c
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) acc[r][v] = p.accumulate ? vload(c + r * p.ldc + v * kLanes) : vzero();
+    for (int v = 0; v < V; ++v) acc[r][v] = vzero();
   }
   const int64_t stride = p.row_stride;
   int64_t k = p.k0, s = p.k0 / p.segment, at = p.k0 - s * p.segment;
@@ -37,7 +37,10 @@ inline void f32_tile(const F32Block& p, const float* a, const float* b, float* c
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) vstore(c + r * p.ldc + v * kLanes, acc[r][v]);
+    for (int v = 0; v < V; ++v) {
+      float* at_c = c + r * p.ldc + v * kLanes;
+      vstore(at_c, p.accumulate ? vadd(vload(at_c), acc[r][v]) : acc[r][v]);
+    }
   }
 }
 

@@ -18,14 +18,14 @@ void gemm_f32(const F32Block& p) noexcept {
     for (int64_t i = 0; i < p.m; ++i) {
       float* c = p.c + i * p.ldc + j;
       float acc[kCols];
-      for (int64_t v = 0; v < width; ++v) acc[v] = p.accumulate ? c[v] : 0;
+      for (int64_t v = 0; v < width; ++v) acc[v] = 0;
       int64_t s = p.k0 / p.segment, at = p.k0 % p.segment;
       for (int64_t k = p.k0; k < p.k1; ++k) {
         const float x = p.a[i * p.row_stride + p.offsets[s] + at];
         for (int64_t v = 0; v < width; ++v) acc[v] += x * panel[k * width + v];
         if (++at == p.segment) at = 0, ++s;
       }
-      for (int64_t v = 0; v < width; ++v) c[v] = acc[v];
+      for (int64_t v = 0; v < width; ++v) c[v] = p.accumulate ? c[v] + acc[v] : acc[v];
     }
   }
 }
