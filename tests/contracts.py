@@ -4,6 +4,7 @@ that makes itself again, one JSON document, memory that does not grow with the c
 usage: tests/contracts.py ZOETROPE [MODEL]      (needs the ffmpeg program)"""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,8 +24,8 @@ def check(name, ok, note=""):
     print(f"{'ok  ' if ok else 'FAIL'} {name}" + (f": {note}" if note and not ok else ""), flush=True)
 
 
-def generate(out, *args, threads="2", prompt=PROMPT):
-    cmd = [EXE, "generate", "--model", MODEL, "-o", out, "--json", "--quiet", "--threads", threads, *args]
+def generate(out, *args, threads="2", prompt=PROMPT, model=MODEL):
+    cmd = [EXE, "generate", "--model", model, "-o", out, "--json", "--quiet", "--threads", threads, *args]
     run = subprocess.run(list(map(str, cmd + ([f"--prompt={prompt}"] if prompt else []))), capture_output=True, timeout=300, text=True)
     if run.returncode:
         raise SystemExit(f"FAIL generate {args}: exit {run.returncode}: {run.stderr}")
@@ -93,10 +94,50 @@ def memory_does_not_grow(d):
     check("a long clip needs no more video memory than a short one", grown - rows < clip / 4, f"{grown >> 20} MiB more, of it {rows >> 20} MiB of denoiser rows")
 
 
+def widened(source, folder, ffn_dim):
+    """The tiny checkpoint `source` with a feed-forward of `ffn_dim`: weights (bf16) that dwarf everything else in the process."""
+    shutil.copytree(source, folder)
+    config_file = folder / "transformer/config.json"
+    config = json.loads(config_file.read_text())
+    old, config["ffn_dim"] = config["ffn_dim"], ffn_dim
+    config_file.write_text(json.dumps(config))
+    blob = (folder / "transformer/diffusion_pytorch_model.safetensors").read_bytes()
+    size = int.from_bytes(blob[:8], "little")
+    header, body = json.loads(blob[8:8 + size]), memoryview(blob)[8 + size:]
+    header.pop("__metadata__", None)
+    parts, at = [], 0
+    for name, t in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        data, shape = body[slice(*t["data_offsets"])], t["shape"]
+        wide = [ffn_dim if n == old else 2 * ffn_dim if n == 2 * old else n for n in shape] if ".ff.net." in name else shape
+        if wide != shape:
+            t["dtype"], t["shape"], data = "BF16", wide, bytes(2 * wide[0] * wide[1])   # zeros: a feed-forward that adds nothing
+        t["data_offsets"] = [at, at + len(data)]
+        parts.append(data)
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(folder / "transformer/diffusion_pytorch_model.safetensors", "wb") as f:
+        f.writelines([len(text).to_bytes(8, "little"), text, *parts])
+
+
+def memory_is_weights_and_activations(d):
+    tiny, wide = ROOT / "tests/golden/a/model", d / "wide"
+    widened(tiny, wide, 49152)
+    config = d / "config.json"
+    config.write_text(json.dumps(json.loads((ROOT / "tests/golden/a/cases.json").read_text())["config"]))
+    clip = ["--frames", 22, "--evaluations", 2, "--size", "64x64", "--config", config, "--plan", "fast"]
+    a, b = (generate(d / f"{m.name}.mp4", *clip, model=m) for m in (tiny, wide))
+    weights = sum((m / "transformer/diffusion_pytorch_model.safetensors").stat().st_size * s for m, s in ((wide, 1), (tiny, -1)))
+    grown, activations = b["peak_rss_bytes"] - a["peak_rss_bytes"], b["peak_activation_bytes"] - a["peak_activation_bytes"]
+    bound = weights * (1 if b["isa"] == "amx" else 2) * 1.02 + 1.3 * activations   # without bf16 units they are kept in float32
+    check("peak memory grows by the weights and 1.3 times the activations at most", 0.5 * weights < grown <= bound,
+          f"{grown >> 20} MiB for {weights >> 20} MiB of weights and {activations >> 20} MiB of activations on {b['isa']}")
+
+
 def main():
     os.environ.pop("ZT_THREADS", None)
     with tempfile.TemporaryDirectory() as tmp:
-        for test in (same_bytes_for_any_thread_count, steps_and_evaluations, made_again, stops_and_leaves_nothing, memory_does_not_grow):
+        for test in (same_bytes_for_any_thread_count, steps_and_evaluations, made_again, stops_and_leaves_nothing, memory_does_not_grow,
+                     memory_is_weights_and_activations):
             test(Path(tmp))
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if all(results) else 1

@@ -1,6 +1,7 @@
 #pragma once
-// Bump allocation for one step of work: 64-byte aligned, freed all at once by rewinding to a mark. Grows by blocks, keeps
-// its blocks, so a second step of the same size allocates nothing.
+// Bump allocation for one step of work: 64-byte aligned, freed all at once by rewinding to a mark. The first block is a wide range of
+// addresses, of which only what is touched takes memory: the process holds the peak and not a sum of half-used blocks. Where the system
+// gives no such range, and past its end, it grows by blocks. Blocks are kept, so a second step of the same size allocates nothing.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,8 +36,16 @@ class Arena {
   };
 
  private:
-  struct Free { void operator()(void* p) const; };
-  struct Block { std::unique_ptr<void, Free> data; size_t size; };
+  struct Unmap {
+    size_t size;
+    void operator()(void* p) const;
+  };
+  struct Block {
+    std::unique_ptr<void, Unmap> data;
+    size_t size() const { return data.get_deleter().size; }
+  };
+  static Block map(size_t size, bool reserve_only);   // without data where the system refuses
+
   std::vector<Block> blocks_;
   size_t block_ = 0, used_ = 0;   // current block and bytes used in it
   size_t live_ = 0, peak_ = 0;

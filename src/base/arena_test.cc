@@ -1,6 +1,9 @@
 #include "base/arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <vector>
@@ -46,6 +49,29 @@ TEST(Arena, AScopeGivesItsMemoryBackAndASecondStepTakesNoMore) {
   arena.release();
   EXPECT_EQ(arena.reserved_bytes(), 0u);
   EXPECT_NE(arena.allocate(10), nullptr);
+}
+
+TEST(Arena, GrowsByBlocksWhereTheSystemGivesNoWideRange) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own address space is over any limit";
+#endif
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{size_t{2} << 30, size_t{2} << 30};   // the wide range is larger
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
+    Arena arena;
+    for (int i = 0; i < 40; ++i) std::memset(arena.allocate(1 << 20), i, 1 << 20);
+    bool refused = false;
+    try {
+      arena.allocate(size_t{3} << 30);
+    } catch (const Error& e) {
+      refused = e.kind == ErrorKind::resource;
+    }
+    _exit(refused && arena.reserved_bytes() < (size_t{1} << 30) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(Arena, ImpossibleSizesAreErrors) {
