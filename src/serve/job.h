@@ -1,6 +1,7 @@
 #pragma once
 // One generation from options to a file: what the command line runs in process, and what a worker will run from a queue.
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,13 @@ constexpr const char* kVersion = "0.1.0";
 // Options -> request: resolves conflicts and defaults, reads and decodes every file. `index` gives the model's own values.
 // Errors (kind request): conflicting or impossible options, unreadable media; each names the option, what was found and the remedy.
 Request build_request(const GenerateOptions& options, const h3::ModelIndex& index);
+
+// The same with other readers of media, such as ones that give sizes alone: whoever accepts a request checks it without decoding.
+struct MediaReaders {
+  std::function<Picture(const std::string& path)> picture;
+  std::function<Reference(const std::string& path)> reference;
+};
+Request build_request(const GenerateOptions& options, const h3::ModelIndex& index, const MediaReaders& readers);
 
 struct JobReport {
   Request request;             // without its media

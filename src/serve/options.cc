@@ -17,19 +17,19 @@ const std::vector<OptionSpec>& generate_options() {
       {"--reference", "references", "FILE", "picture, video or sound to follow (ref2va); repeatable, in the order the prompt counts them",
        &O::references, true},
       {"--size", "size", "WxH", "pixels, multiples of 32 (default: the model's canvas)", &O::size, true},
-      {"--short-edge", "short_edge", "PIXELS", "shorter side of the canvas, in place of the model's own", &O::short_edge, true},
+      {"--short-edge", "short_edge", "PIXELS", "shorter side of the canvas, in place of the model's own", &O::short_edge, true, 32, 16384},
       {"--aspect", "aspect", "W:H", "aspect ratio of the canvas, 1:4 to 4:1 (default 16:9, or the first frame's)", &O::aspect, true},
-      {"--seconds", "seconds", "S", "length; aligned up to 17 n + 5 frames at 24 a second", &O::seconds, true},
-      {"--frames", "frames", "N", "length in frames, aligned up to 17 n + 5 (default 124)", &O::frames, true},
-      {"--steps", "steps", "N", "grid points of the noise schedule, as the reference counts: N - 1 evaluations (default 50)", &O::steps, true},
-      {"--evaluations", "evaluations", "N", "evaluations of the denoiser: N + 1 grid points", &O::evaluations, true},
+      {"--seconds", "seconds", "S", "length; aligned up to 17 n + 5 frames at 24 a second", &O::seconds, true, 0.001, 3600},
+      {"--frames", "frames", "N", "length in frames, aligned up to 17 n + 5 (default 124)", &O::frames, true, 1, 100000},
+      {"--steps", "steps", "N", "grid points of the noise schedule, as the reference counts: N - 1 evaluations (default 50)", &O::steps, true, 2, 1001},
+      {"--evaluations", "evaluations", "N", "evaluations of the denoiser: N + 1 grid points", &O::evaluations, true, 1, 1000},
       {"--seed", "seed", "N", "seed of PyTorch's CPU generator (default 0)", &O::seed, true},
       {"--plan", "plan", "exact|fast|FILE", "exact: float32, equal to the reference; fast: bf16; or a plan file (default exact)", &O::plan, true},
       {"--config", "config", "FILE", "JSON of pipeline values over the model's own (canvas limits, durations, encode seed, ...)", &O::config, false},
       {"--noise", "noise", "FILE", "safetensors of draws to use in place of the seed's", &O::noise, false},
       {"--trace", "trace", "FILE", "write the run's tensors as safetensors, to hold against the reference", &O::trace, false},
       {"--again", "again", "CLIP", "take the request from the metadata of a clip; other options override it", &O::again, false},
-      {"--threads", "threads", "N", "worker threads (default: the cores this process may use)", &O::threads, false},
+      {"--threads", "threads", "N", "worker threads (default: the cores this process may use)", &O::threads, false, 1, 256},
       {"--output,-o", "output", "FILE", "MP4 to write (default clip.mp4)", &O::output, false},
       {"--json", "json", "", "print one JSON document about the run on standard output", &O::json, false},
       {"--quiet,-q", "quiet", "", "no progress and no table", &O::quiet, false},
@@ -79,6 +79,25 @@ void fill_from_json(const Json& json, GenerateOptions& o) {
     } catch (const nlohmann::json::exception&) {
       fail(ErrorKind::request, "\"{}\" is {}, which is not of the type that option takes", spec.key, it->dump());
     }
+  }
+}
+
+std::string long_flag(const OptionSpec& spec) {
+  const std::string flags = spec.flags;
+  return flags.substr(0, flags.find(','));
+}
+
+void check_limits(const GenerateOptions& o) {
+  for (const OptionSpec& spec : generate_options()) {
+    if (spec.low == spec.high) continue;
+    auto check = [&](double value, const std::string& text) {
+      if (!(value >= spec.low && value <= spec.high))
+        fail(ErrorKind::request, "{} is {}; wanted {:g} to {:g}", long_flag(spec), text, spec.low, spec.high);
+    };
+    std::visit(Overload{[&](std::optional<int64_t> O::*m) { if (o.*m) check(static_cast<double>(*(o.*m)), std::to_string(*(o.*m))); },
+                        [&](std::optional<double> O::*m) { if (o.*m) check(*(o.*m), fmt::format("{}", *(o.*m))); },
+                        [&](auto) {}},
+               spec.target);
   }
 }
 

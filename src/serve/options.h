@@ -1,6 +1,6 @@
 #pragma once
 // The options of a generation, declared once: this table feeds the command line, the metadata of a clip, its remaking, the docs,
-// and later the HTTP schema.
+// the fields of HTTP requests and their OpenAPI document.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,6 +32,7 @@ struct OptionSpec {
   const char* help;
   OptionTarget target;
   bool describes_clip;      // part of what the clip is (kept in its metadata), not of how it was asked for
+  double low = 0, high = 0; // of a number, both included; 0, 0: any
 };
 
 const std::vector<OptionSpec>& generate_options();
@@ -40,6 +41,11 @@ const std::vector<OptionSpec>& generate_options();
 // Errors (kind request): a value of the wrong type.
 Json options_to_json(const GenerateOptions& options);
 void fill_from_json(const Json& json, GenerateOptions& options);
+
+// Errors (kind request): a number outside its limits; the message names the option as the command line spells it.
+void check_limits(const GenerateOptions& options);
+// "--first-frame" of "--first-frame"; "--output" of "--output,-o".
+std::string long_flag(const OptionSpec& spec);
 
 // The table as Markdown, for docs/cli.md.
 std::string options_markdown();

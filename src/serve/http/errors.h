@@ -1,0 +1,31 @@
+#pragma once
+// Refusals in the shape that OpenAI's clients read: {"error": {"message", "type", "param", "code"}}.
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "base/error.h"
+#include "serve/http/message.h"
+
+namespace zt::http {
+
+// Thrown by a route; becomes its answer.
+class HttpError : public std::runtime_error {
+ public:
+  HttpError(int status, std::string code, std::string param, const std::string& message)
+      : std::runtime_error(message), status(status), code(std::move(code)), param(std::move(param)) {}
+  int status;
+  std::string code, param;     // param "" = null: no single field is at fault
+  int retry_after = 0;         // seconds; 0 = no such header
+};
+
+// 400 invalid_value that names the field at fault.
+template <class... Args>
+[[noreturn]] void refuse(const std::string& param, fmt::format_string<Args...> format, Args&&... args) {
+  throw HttpError(400, "invalid_value", param, fmt::format(format, std::forward<Args>(args)...));
+}
+
+Response error_response(const HttpError& error);
+Response error_response(int status, const std::string& code, const std::string& param, const std::string& message);
+
+}  // namespace zt::http
