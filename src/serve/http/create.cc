@@ -1,0 +1,212 @@
+// A request to make a video, from its body to an accepted job: POST /v1/videos and remix.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "models/minimax_h3/layout.h"
+#include "serve/http/media_inputs.h"
+#include "serve/http/service.h"
+
+namespace fs = std::filesystem;
+
+namespace zt::http {
+
+namespace {
+
+// The folder of a job that is not accepted in the end goes away again.
+class Folder {
+ public:
+  Folder(std::string path) : path_(std::move(path)) {}
+  ~Folder() {
+    std::error_code ec;
+    if (!kept_) fs::remove_all(path_, ec);
+  }
+  void keep() { kept_ = true; }
+
+ private:
+  std::string path_;
+  bool kept_ = false;
+};
+
+std::string idempotency_key(const Request& r) {
+  const std::string* key = r.header("idempotency-key");
+  if (!key) return "";
+  if (key->empty() || key->size() > 255) refuse("Idempotency-Key", "the Idempotency-Key header has {} bytes; wanted 1 to 255", key->size());
+  return *key;
+}
+
+int64_t retry_seconds(double seconds) { return std::clamp<int64_t>(std::llround(seconds), 1, 3600); }
+
+void check_task(const zt::Request& request, const h3::ModelIndex& index, const CreateFields& f) {
+  const auto at = f.spelled.find("task");
+  const std::string where = at != f.spelled.end() ? at->second : f.media.empty() ? "task" : f.media.front().where;
+  if (request.task == Task::ref2va ? !index.has_transformer_ref : !index.has_transformer)
+    throw HttpError(400, "not_supported", where, fmt::format("this model has no part for task {}", task_name(request.task)));
+}
+
+}  // namespace
+
+struct Service::Accepting {
+  CreateFields fields;
+  std::string remixed_from;
+};
+
+Price Pricer::price(const zt::Request& request, const Geometry& g) const {
+  const int64_t canvas = (g.width / index_.spatial_ratio / index_.patch_w) * (g.height / index_.spatial_ratio / index_.patch_h);
+  const int64_t frames = h3::video_latent_frames(g.num_frames);
+  Price p;
+  p.rows = static_cast<int64_t>(request.prompt.size()) / 3 + frames * canvas + 2 * h3::audio_latents(g.num_frames);
+  p.rows += (request.first_frame.has_value() + request.last_frame.has_value()) * 2 * canvas;
+  for (const Reference& r : request.references)
+    p.rows += std::holds_alternative<Picture>(r) ? 2 * canvas : std::holds_alternative<Clip>(r) ? frames * canvas * 2 : 2 * h3::audio_latents(g.num_frames);
+  p.evaluations = request.grid_points - 1;
+  // Rows in float32: about 17 of the hidden width each live at once in a block; the video decoder works on a chunk of 17 frames.
+  p.bytes = weight_bytes_ + p.rows * hidden_ * 68 + h3::kFramesPerChunk * g.width * g.height * 80;
+  const std::lock_guard lock(mutex_);
+  p.seconds = per_row_evaluation_ * static_cast<double>(p.rows) * static_cast<double>(p.evaluations);
+  return p;
+}
+
+void Pricer::learn(const Price& price, double seconds) {
+  if (price.rows < 1 || price.evaluations < 1 || !(seconds > 0)) return;
+  const double sample = seconds / (static_cast<double>(price.rows) * static_cast<double>(price.evaluations));
+  const std::lock_guard lock(mutex_);
+  per_row_evaluation_ = per_row_evaluation_ > 0 ? 0.8 * per_row_evaluation_ + 0.2 * sample : sample;
+  mean_ = mean_ > 0 ? 0.9 * mean_ + 0.1 * seconds : seconds;
+}
+
+double Pricer::mean_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return mean_;
+}
+
+Response Service::create(Request& r) {
+  Accepting a;
+  {
+    const Body body = read_body(r);
+    r.body = {};
+    a.fields = read_fields(body, {index, options.models, options.plan, r.lenient});
+  }
+  return accept(r, a.fields.options, a);
+}
+
+Response Service::remix(Request& r, const std::string& id) {
+  const Job job = find_job(*this, r, id);
+  const Body body = read_body(r);
+  for (const auto& [key, value] : body.fields.items())
+    if (key != "prompt") throw HttpError(400, "unknown_field", key.substr(0, 120), "a remix takes prompt alone");
+  if (!body.fields.contains("prompt") || body.fields["prompt"].is_null()) throw HttpError(400, "missing_field", "prompt", "prompt is missing; say what is to be different");
+  Accepting a;
+  a.remixed_from = id;
+  a.fields = read_fields(body, {index, options.models, options.plan, r.lenient});
+  const std::string prompt = a.fields.options["prompt"];
+  Json old = Json::parse(job.options, nullptr, false);
+  if (!old.is_object()) fail(ErrorKind::internal, "the options of {} cannot be read", id);
+  auto take = [&](const std::string& path, MediaInput::Use use) {
+    std::ifstream f(fs::path(options.data) / path, std::ios::binary);
+    const std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(f)), {});
+    if (!f || bytes.empty()) throw HttpError(409, "input_missing", "id", "a picture, video or sound of the first request is no longer there");
+    a.fields.media.push_back({use, Json::binary(bytes), "the medium of the first request", ""});
+  };
+  if (old.contains("first_frame")) take(old["first_frame"], MediaInput::Use::first_frame);
+  if (old.contains("last_frame")) take(old["last_frame"], MediaInput::Use::last_frame);
+  if (old.contains("references"))
+    for (const Json& path : old["references"]) take(path, MediaInput::Use::reference);
+  for (const char* key : {"first_frame", "last_frame", "references"}) old.erase(key);
+  old["prompt"] = prompt;
+  a.fields.options = old;
+  const Json echoed = Json::parse(job.request, nullptr, false);
+  if (echoed.is_object()) a.fields.seconds = echoed.value("seconds", "");
+  return accept(r, old, a);
+}
+
+Response Service::accept(Request& r, Json, Accepting& a) {
+  CreateFields& f = a.fields;
+  const std::string key = idempotency_key(r), id = new_job_id();
+  const bool keyframes = std::any_of(f.media.begin(), f.media.end(), [](const MediaInput& m) { return m.use != MediaInput::Use::reference; });
+  if (f.options.value("prompt", "").empty() && !keyframes) throw HttpError(400, "missing_field", "prompt", "prompt is missing or empty; say what the clip shows");
+  f.options["plan"] = options.plan;
+  Folder folder(options.data + "/" + job_folder(id));
+  FetchLimits limits;
+  limits.bytes = options.body_bytes;
+  const StoredMedia media = store_media(f, options.data, id, options.allow_url, limits);
+
+  zt::Request request;
+  Geometry geometry{};
+  try {
+    GenerateOptions o;
+    fill_from_json(f.options, o);
+    request = build_request(o, index, size_readers(media));
+    check_task(request, index, f);
+    geometry = resolve_geometry(request, index.canvas_multiple());
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::request) throw;
+    rethrow_named(e.what(), f);
+  }
+  const Price price = pricer.price(request, geometry);
+  if (options.memory_bytes && price.bytes > options.memory_bytes)
+    throw HttpError(413, "too_large", f.spelled.count("size") ? f.spelled.at("size") : "size",
+                    fmt::format("{}x{} with {} frames needs about {} MiB; this server has {} MiB for a request. Ask for a smaller or shorter clip", geometry.width,
+                                geometry.height, geometry.num_frames, price.bytes >> 20, options.memory_bytes >> 20));
+  const double mean = pricer.mean_seconds() > 0 ? pricer.mean_seconds() : 5;
+  if (options.max_wait_seconds > 0) {
+    const double wait = static_cast<double>(store.counts().queued) * mean;
+    if (wait > options.max_wait_seconds) {
+      HttpError busy(429, "queue_full", "", fmt::format("the queue is {:.0f} s long; at most {:g} s are taken", wait, options.max_wait_seconds));
+      busy.retry_after = static_cast<int>(retry_seconds(wait - options.max_wait_seconds));
+      throw busy;
+    }
+  }
+
+  NewJob job;
+  job.id = id;
+  job.owner = r.caller;
+  job.options = f.options.dump();
+  std::string canonical = job.options;
+  for (size_t at = 0; (at = canonical.find(id, at)) != std::string::npos;) canonical.erase(at, id.size());
+  job.fingerprint = sha256_hex(canonical + "\n" + media.digest + "\n" + a.remixed_from);
+  job.idempotency_key = key;
+  job.remixed_from = a.remixed_from;
+  job.priority = f.priority;
+  job.retention_ms = options.retention_seconds * 1000;
+  if (f.deadline_seconds) job.deadline_ms = store.now_ms() + f.deadline_seconds * 1000;
+  const double seconds = static_cast<double>(geometry.num_frames) / h3::kFps;
+  Json echo{{"model", f.model.empty() ? options.models.front() : f.model},
+            {"prompt", request.prompt},
+            {"size", fmt::format("{}x{}", geometry.width, geometry.height)},
+            {"seconds", f.seconds.empty() ? fmt::format("{:.6g}", seconds) : f.seconds},
+            {"width", geometry.width},
+            {"height", geometry.height},
+            {"frames", geometry.num_frames},
+            {"fps", h3::kFps},
+            {"duration_seconds", seconds},
+            {"seed", request.seed},
+            {"steps", request.grid_points},
+            {"evaluations", price.evaluations},
+            {"task", task_name(request.task)},
+            {"plan", options.plan},
+            {"price", {{"rows", price.rows}, {"evaluations", price.evaluations}, {"memory_mb", price.bytes >> 20}, {"seconds", price.seconds}}}};
+  if (!f.warnings.empty()) echo["warnings"] = f.warnings;
+  job.request = echo.dump(-1, ' ', false, Json::error_handler_t::replace);
+
+  const Key* caller = keys.find(r.caller);
+  const Created made = store.create(job, {options.max_queued, caller ? caller->max_queued : 0});
+  switch (made.outcome) {
+    case CreateOutcome::created: folder.keep(); break;
+    case CreateOutcome::existing: break;
+    case CreateOutcome::conflict:
+      throw HttpError(409, "idempotency_conflict", "Idempotency-Key", "this Idempotency-Key came before with another request; use a new one");
+    case CreateOutcome::full: {
+      HttpError full(429, "queue_full", "", "the queue is full; try again later");
+      full.retry_after = static_cast<int>(retry_seconds(mean));
+      throw full;
+    }
+  }
+  Response out = json_response(video_resource(made.job));
+  if (made.outcome == CreateOutcome::existing) out.set("Idempotency-Replayed", "true");
+  return std::move(out.set("openai-poll-after-ms", std::to_string(poll_after_ms(made.job))).set("Location", "/v1/videos/" + made.job.id));
+}
+
+}  // namespace zt::http

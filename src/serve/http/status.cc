@@ -1,0 +1,191 @@
+// What the server says about itself: capabilities, readiness, metrics, the OpenAPI document.
+#include <fstream>
+
+#include "models/minimax_h3/layout.h"
+#include "serve/http/fields.h"
+#include "serve/http/service.h"
+#include "serve/job.h"
+
+namespace zt::http {
+
+namespace {
+
+double resident_bytes() {
+  std::ifstream f("/proc/self/statm");
+  double size = 0, resident = 0;
+  f >> size >> resident;
+  return resident * 4096;
+}
+
+std::string label(const std::string& text) {   // of a metric
+  std::string out;
+  for (char c : text) out += c == '"' || c == '\\' || c == '\n' ? '_' : c;
+  return out;
+}
+
+Json error_schema() {
+  const Json text{{"type", "string"}}, maybe{{"type", {"string", "null"}}};
+  const Json error{{"type", "object"}, {"required", {"message", "type", "param", "code"}}, {"properties", {{"message", text}, {"type", text}, {"param", maybe}, {"code", maybe}}}};
+  return {{"type", "object"}, {"required", {"error"}}, {"properties", {{"error", error}}}};
+}
+
+Json video_schema() {
+  const Json text{{"type", "string"}}, number{{"type", "integer"}}, maybe_text{{"type", {"string", "null"}}}, maybe_number{{"type", {"integer", "null"}}};
+  return {{"type", "object"},
+          {"required",
+           {"id", "object", "model", "status", "progress", "created_at", "completed_at", "expires_at", "prompt", "size", "seconds", "remixed_from_video_id", "error"}},
+          {"properties",
+           {{"id", text},
+            {"object", {{"type", "string"}, {"enum", {"video"}}}},
+            {"model", text},
+            {"status", {{"type", "string"}, {"enum", {"queued", "in_progress", "completed", "failed"}}}},
+            {"progress", {{"type", "integer"}, {"minimum", 0}, {"maximum", 100}}},
+            {"created_at", number},
+            {"completed_at", maybe_number},
+            {"expires_at", maybe_number},
+            {"prompt", maybe_text},
+            {"size", text},
+            {"seconds", text},
+            {"remixed_from_video_id", maybe_text},
+            {"error", {{"type", {"object", "null"}}, {"properties", {{"code", text}, {"message", text}}}}},
+            {"frames", number},
+            {"seed", number},
+            {"steps", number},
+            {"plan", text},
+            {"task", text}}}};
+}
+
+Json answer_of(const Route& route) {
+  const std::string_view path = route.pattern, method = route.method;
+  auto json = [](const Json& schema) { return Json{{"application/json", {{"schema", schema}}}}; };
+  const Json video{{"$ref", "#/components/schemas/Video"}}, any{{"type", "object"}};
+  if (path == "/metrics") return {{"text/plain", {{"schema", {{"type", "string"}}}}}};
+  if (path.ends_with("/events")) return {{"text/event-stream", {{"schema", {{"type", "string"}}}}}};
+  if (path.ends_with("/preview")) return {{"image/png", Json::object()}};
+  if (path.ends_with("/content")) return {{"video/mp4", Json::object()}, {"image/*", Json::object()}};
+  if (path == "/v1/videos" && method == "GET")
+    return json({{"type", "object"}, {"required", {"object", "data", "first_id", "last_id", "has_more"}}, {"properties", {{"data", {{"type", "array"}, {"items", video}}}}}});
+  if (path.starts_with("/v1/videos") && method != "DELETE") return json(video);
+  return json(any);
+}
+
+Json parameters_of(const Route& route) {
+  Json out = Json::array();
+  const std::string_view path = route.pattern;
+  auto query = [&](const char* name, const Json& schema) { out.push_back({{"name", name}, {"in", "query"}, {"required", false}, {"schema", schema}}); };
+  if (path.find("{id}") != std::string_view::npos) out.push_back({{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
+  if (path.ends_with("/content")) query("variant", {{"type", "string"}, {"enum", {"video", "thumbnail", "spritesheet"}}});
+  if (path == "/v1/videos" && std::string_view(route.method) == "GET") {
+    query("limit", {{"type", "integer"}, {"minimum", 0}, {"maximum", 100}});
+    query("order", {{"type", "string"}, {"enum", {"asc", "desc"}}});
+    query("after", {{"type", "string"}});
+    query("status", {{"type", "string"}, {"enum", {"queued", "in_progress", "completed", "failed", "cancelled"}}});
+  }
+  if (path == "/v1/videos" && std::string_view(route.method) == "POST")
+    out.push_back({{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false}, {"schema", {{"type", "string"}, {"minLength", 1}, {"maxLength", 255}}}});
+  return out;
+}
+
+}  // namespace
+
+Response Service::capabilities() {
+  const h3::PipelineConfig& c = index.config;
+  const h3::Canvas canvas = h3::resolve_canvas(16, 9, {index.canvas_multiple(), c.canvas_short_edge, c.canvas_max_pixels});
+  Json tasks = Json::array();
+  if (index.has_transformer) tasks = {"t2va", "fl2va"};
+  if (index.has_transformer_ref) tasks.push_back("ref2va");
+  int64_t longest = static_cast<int64_t>(c.max_duration_s * h3::kFps), shortest = 5;
+  while (longest > 5 && !h3::is_legal_frame_count(longest)) --longest;
+  while (static_cast<double>(shortest) / h3::kFps < c.min_duration_s) shortest += h3::kFramesPerChunk;
+  return json_response(
+      {{"object", "capabilities"},
+       {"version", kVersion},
+       {"model", options.models.front()},
+       {"aliases", options.models},
+       {"plan", options.plan},
+       {"tasks", tasks},
+       {"size", {{"default", fmt::format("{}x{}", canvas.width, canvas.height)}, {"multiple", index.canvas_multiple()}, {"short_edge", c.canvas_short_edge}, {"aspect", "1:4 to 4:1"}}},
+       {"frames", {{"fps", h3::kFps}, {"rule", "17 n + 5"}, {"min", shortest}, {"max", longest}, {"default", 124}}},
+       {"seconds", {{"min", c.min_duration_s}, {"max", c.max_duration_s}}},
+       {"sound", {{"sample_rate", index.sample_rate}, {"channels", 2}}},
+       {"limits",
+        {{"prompt_characters", 32000}, {"body_bytes", options.body_bytes}, {"images", 9}, {"videos", 3}, {"sounds", 3}, {"references", 12}, {"queued", options.max_queued},
+         {"memory_mb", options.memory_bytes >> 20}}},
+       {"variants", {"video", "thumbnail", "spritesheet"}},
+       {"urls", options.allow_url},
+       {"edits", false},
+       {"extensions", false}});
+}
+
+Response Service::ready() {
+  std::string problem = draining ? "the server is ending" : worker_problem_ ? worker_problem_() : "";
+  if (problem.empty()) {
+    try {
+      store.counts();
+    } catch (const Error& e) {
+      problem = e.what();
+    }
+  }
+  if (problem.empty()) return json_response({{"status", "ready"}});
+  return error_response(503, "not_ready", "", problem);
+}
+
+Response Service::metrics_page() {
+  const Counts c = store.counts();
+  auto jobs = [&](const char* status, int64_t n) { metrics.set("zoetrope_jobs", fmt::format("status=\"{}\"", status), static_cast<double>(n)); };
+  jobs("queued", c.queued), jobs("in_progress", c.in_progress), jobs("completed", c.completed), jobs("failed", c.failed), jobs("cancelled", c.cancelled);
+  metrics.set("zoetrope_queue_oldest_seconds", "", c.oldest_queued_ms ? static_cast<double>(store.now_ms() - c.oldest_queued_ms) / 1000 : 0);
+  metrics.set("zoetrope_predicted_wait_seconds", "", pricer.mean_seconds() * static_cast<double>(c.queued));
+  metrics.set("zoetrope_build_info", fmt::format("version=\"{}\",model=\"{}\",plan=\"{}\"", kVersion, label(options.models.front()), label(options.plan)), 1);
+  metrics.set("zoetrope_event_streams", "", static_cast<double>(watcher->streams()));
+  metrics.set("zoetrope_draining", "", draining ? 1 : 0);
+  metrics.set("process_resident_memory_bytes", "", resident_bytes());
+  metrics.set("process_start_time_seconds", "", static_cast<double>(start_seconds_));
+  if (stats_) {
+    const ServerStats s = stats_();
+    metrics.set("zoetrope_http_connections", "", static_cast<double>(s.connections));
+    metrics.set("zoetrope_http_connections_total", "", static_cast<double>(s.accepted));
+    metrics.set("zoetrope_http_connections_rejected_total", "", static_cast<double>(s.rejected));
+    metrics.set("zoetrope_http_timeouts_total", "", static_cast<double>(s.timeouts));
+    metrics.set("zoetrope_http_body_bytes", "", static_cast<double>(s.body_bytes));
+    metrics.set("zoetrope_http_pending", "", static_cast<double>(s.pending));
+  }
+  Response out;
+  out.body = metrics.text();
+  out.set("Content-Type", "text/plain; version=0.0.4; charset=utf-8").set("Cache-Control", "no-store");
+  return out;
+}
+
+Json openapi_document(const Service& s) {
+  Json paths = Json::object();
+  const Json error{{"description", "refused"}, {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}};
+  for (const Route& route : routes()) {
+    std::string method = route.method;
+    for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    Json op{{"summary", route.summary}, {"parameters", parameters_of(route)}};
+    op["responses"] = {{"200", {{"description", "done"}, {"content", answer_of(route)}}}, {"4XX", error}, {"5XX", error}};
+    const std::string_view path = route.pattern;
+    if (method == "post" && path == "/v1/videos")
+      op["requestBody"] = {{"required", true},
+                           {"content",
+                            {{"application/json", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}},
+                             {"multipart/form-data", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}}}}};
+    if (path.ends_with("/remix"))
+      op["requestBody"] = {{"required", true},
+                           {"content",
+                            {{"application/json",
+                              {{"schema", {{"type", "object"}, {"required", {"prompt"}}, {"additionalProperties", false}, {"properties", {{"prompt", {{"type", "string"}}}}}}}}}}}};
+    if (!s.keys.empty() && route.scope != kNone) op["security"] = Json::array({{{"key", Json::array()}}});
+    paths[std::string(path)][method] = op;
+  }
+  return {{"openapi", "3.1.0"},
+          {"info", {{"title", "zoetrope"}, {"version", kVersion}, {"description", "Video with synchronized sound from a prompt"}}},
+          {"paths", paths},
+          {"components",
+           {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}},
+            {"schemas", {{"CreateVideo", create_schema()}, {"Video", video_schema()}, {"Error", error_schema()}}}}}};
+}
+
+Response Service::openapi() { return json_response(openapi_document(*this)); }
+
+}  // namespace zt::http

@@ -1,0 +1,171 @@
+// zoetrope serve: the HTTP server, the store, and a worker in the same process. zoetrope key: a new API key.
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/threads.h"
+#include "pipeline/inspect.h"
+#include "serve/commands.h"
+#include "serve/http/media_inputs.h"
+#include "serve/http/service.h"
+#include "serve/job.h"
+#include "serve/worker.h"
+
+namespace fs = std::filesystem;
+
+namespace zt {
+
+namespace {
+
+struct ServeOptions {
+  http::ServerOptions server;
+  http::ServiceOptions service;
+  std::string model, store, plan = "exact", data = "zoetrope-data";
+  std::vector<std::string> aliases = {"MiniMax-H3", "sora-2", "sora-2-pro"};
+  int64_t body_mib = 64, memory_mib = -1;
+  int workers = 1, threads = 0;
+};
+
+void bind(CLI::App* app, ServeOptions& o) {
+  app->add_option("--model,-m", o.model, "model folder in the diffusers layout (default: the h3-nano that comes with the program)")->type_name("DIR");
+  app->add_option("--host", o.server.host, "address to listen on (default 127.0.0.1; any other needs --keys)")->type_name("ADDRESS");
+  app->add_option("--port", o.server.port, "port to listen on (default 8080; 0: any free one, printed)")->type_name("N")->check(CLI::Range(0, 65535));
+  app->add_option("--data", o.data, "folder of uploads, results and the embedded store (default zoetrope-data)")->type_name("DIR");
+  app->add_option("--store", o.store, "job store: sqlite:FILE or postgresql://... (default sqlite:DATA/jobs.db)")->type_name("URL");
+  app->add_option("--plan", o.plan, "the plan that the model is run under: exact, fast or a plan file (default exact)")->type_name("PLAN");
+  app->add_option("--workers", o.workers, "0: only accept; other processes work (zoetrope worker). Default 1")->type_name("0|1")->check(CLI::Range(0, 1));
+  app->add_option("--threads", o.threads, "threads of the worker (default: the cores this process may use)")->type_name("N")->check(CLI::Range(1, 256));
+  app->add_option("--keys", o.service.keys_file, "file of API keys (see zoetrope key); without it only loopback is served")->type_name("FILE");
+  app->add_option("--model-alias", o.aliases, "other names that requests may call the model by (default MiniMax-H3, sora-2, sora-2-pro)")->type_name("NAME");
+  app->add_option("--cors-origin", o.service.cors_origins, "origin whose pages may use the server, or *; repeatable")->type_name("ORIGIN");
+  app->add_flag("--allow-url", o.service.allow_url, "fetch media from public http(s) addresses that requests name");
+  app->add_option("--max-queued", o.service.max_queued, "jobs that may wait; more are refused with 429 (default 10000)")->type_name("N")->check(CLI::Range(1, 100000000));
+  app->add_option("--max-wait", o.service.max_wait_seconds, "predicted seconds of waiting above which requests are refused with 429 (default: no limit)")
+      ->type_name("S")->check(CLI::Range(0.0, 1e9));
+  app->add_option("--max-body", o.body_mib, "MiB of one request body (default 64)")->type_name("MIB")->check(CLI::Range(1, 4096));
+  app->add_option("--max-connections", o.server.max_connections, "connections at once (default 1024)")->type_name("N")->check(CLI::Range(1, 1000000));
+  app->add_option("--memory", o.memory_mib, "MiB that a request may need, weights included (default: nine tenths of the machine's); 0: no limit")
+      ->type_name("MIB")->check(CLI::Range(0, 1 << 30));
+  app->add_option("--retention", o.service.retention_seconds, "seconds after which ended jobs and their files are deleted (default: never)")
+      ->type_name("S")->check(CLI::Range(0, 1 << 30));
+  app->add_option("--drain", o.server.drain_seconds, "seconds that open answers get when the server ends (default 30)")->type_name("S")->check(CLI::Range(0.0, 3600.0));
+  app->add_flag("--access-log", o.service.access_log, "one JSON line on stderr for each request, without prompts");
+}
+
+int64_t machine_bytes() {
+  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  std::ifstream cgroup("/sys/fs/cgroup/memory.max");
+  if (int64_t limit = 0; cgroup >> limit) bytes = std::min(bytes, limit);
+  return bytes;
+}
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+struct Cost {
+  int64_t hidden = 0, weights = 0;
+};
+
+Cost cost_of(const std::string& model, const Plan& plan) {
+  Cost cost;
+  for (const ComponentReport& c : inspect_model(model, false).components) {
+    cost.weights += plan.name == "exact" ? c.memory_exact : c.memory_fast;
+    if (!c.name.starts_with("transformer")) continue;
+    for (const auto& [key, value] : c.dims)
+      if (key == "hidden_size") cost.hidden = std::max<int64_t>(cost.hidden, std::stoll(value));
+  }
+  return cost;
+}
+
+// The worker in this process; what ends it early makes the server not ready.
+class Worker {
+ public:
+  Worker(JobStore& store, const std::string& model, const Plan& plan, int threads, const std::string& data) {
+    thread_ = std::thread([this, &store, model, plan, threads, data] {
+      try {
+        Engine engine(model, plan, threads);
+        WorkerOptions options;
+        options.data = data;
+        run_worker(store, engine, options, stop_);
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "zoetrope: the worker ended: %s\n", e.what());
+      }
+      ended_ = true;
+    });
+  }
+  ~Worker() {
+    stop_ = true;
+    thread_.join();
+  }
+  std::string problem() const { return ended_ ? "the worker has ended" : ""; }
+
+ private:
+  std::atomic<bool> stop_{false}, ended_{false};
+  std::thread thread_;
+};
+
+int run_serve(ServeOptions o) {
+  signal(SIGPIPE, SIG_IGN);
+  if (o.service.keys_file.empty() && !is_loopback(o.server.host))
+    fail(ErrorKind::request, "--host {} is reachable by others and there are no API keys; give --keys FILE, or a loopback address", o.server.host);
+  const std::string model = resolve_model_folder(o.model);
+  const h3::ModelIndex index = h3::read_model_index(model);
+  const Plan plan = read_plan(o.plan);
+  const Cost cost = cost_of(model, plan);
+  std::error_code ec;
+  fs::create_directories(o.data, ec);
+  if (ec) fail(ErrorKind::request, "--data {}: cannot be made: {}", o.data, ec.message());
+  o.data = fs::absolute(o.data).lexically_normal().string();
+  const std::unique_ptr<JobStore> store = open_store(o.store.empty() ? "sqlite:" + o.data + "/jobs.db" : o.store);
+
+  o.service.data = o.data;
+  o.service.plan = plan.name;
+  o.service.models = {fs::path(model).lexically_normal().filename().string()};
+  o.service.models.insert(o.service.models.end(), o.aliases.begin(), o.aliases.end());
+  o.service.memory_bytes = o.memory_mib < 0 ? machine_bytes() / 10 * 9 : o.memory_mib << 20;
+  o.service.body_bytes = o.server.body_bytes = static_cast<size_t>(o.body_mib) << 20;
+  o.server.body_total_bytes = std::max(o.server.body_total_bytes, 2 * o.server.body_bytes);
+
+  http::Service service(o.service, *store, index, cost.hidden, cost.weights);
+  http::Server server(o.server, service.handler());
+  service.set_stats([&server] { return server.stats(); });
+  std::unique_ptr<Worker> worker;
+  if (o.workers > 0) {
+    worker = std::make_unique<Worker>(*store, model, plan, o.threads > 0 ? o.threads : default_thread_count(), o.data);
+    service.set_worker_state([&worker] { return worker->problem(); });
+  }
+  const std::string shown = o.server.host.find(':') == std::string::npos ? o.server.host : "[" + o.server.host + "]";
+  std::fprintf(stderr, "zoetrope: %s under plan %s on http://%s:%d\n", o.service.models.front().c_str(), plan.name.c_str(), shown.c_str(), server.port());
+  server.run(true);
+  std::fprintf(stderr, "zoetrope: ending; a job in the making goes back to the queue with its last step\n");
+  return 0;
+}
+
+}  // namespace
+
+Command serve_command(CLI::App& root) {
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App* app = root.add_subcommand("serve", "Answer over HTTP: OpenAI's videos API and MiniMax-H3's");
+  bind(app, *options);
+  return {app, [options] { return report_errors([&] { return run_serve(*options); }); }};
+}
+
+Command key_command(CLI::App& root) {
+  auto id = std::make_shared<std::string>();
+  CLI::App* app = root.add_subcommand("key", "Make an API key: prints the secret once, and the line for the file of --keys");
+  app->add_option("id", *id, "whose key it is")->required()->type_name("ID");
+  return {app, [id] {
+            return report_errors([&] {
+              const std::string secret = http::new_secret();
+              std::printf("secret (give it to its owner, it is kept nowhere): %s\n", secret.c_str());
+              std::printf("for the file of --keys: {\"keys\": [%s]}\n", Json{{"id", *id}, {"sha256", http::sha256_hex(secret)}}.dump().c_str());
+              return 0;
+            });
+          }};
+}
+
+}  // namespace zt
