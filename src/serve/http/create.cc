@@ -97,7 +97,8 @@ Response Service::remix(Request& r, const std::string& id) {
   const Body body = read_body(r);
   for (const auto& [key, value] : body.fields.items())
     if (key != "prompt") throw HttpError(400, "unknown_field", key.substr(0, 120), "a remix takes prompt alone");
-  if (!body.fields.contains("prompt") || body.fields["prompt"].is_null()) throw HttpError(400, "missing_field", "prompt", "prompt is missing; say what is to be different");
+  if (!body.fields.contains("prompt") || body.fields["prompt"].is_null())
+    throw HttpError(400, "missing_field", "prompt", "prompt is missing; say what is to be different");
   Accepting a;
   a.remixed_from = id;
   a.fields = read_fields(body, {index, options.models, options.plan, r.lenient});

@@ -38,6 +38,7 @@ using ErrorCode = boost::system::error_code;
 namespace {
 
 constexpr size_t kPiece = 256 << 10;   // of a file read and sent at once
+constexpr size_t kBuffer = 128 << 10;  // of a connection's input, the header with it
 constexpr int kMaxRequests = 100000;   // of one connection
 
 std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); }
@@ -122,8 +123,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool idle_ = false, head_ = false, chunked_ = false, close_after_ = false;
 };
 
-Session::Session(Server::Impl& server, tcp::socket socket)
-    : server_(server), stream_(std::move(socket)), timer_(server.io), buffer_(server.options.header_bytes + (64 << 10)) {
+Session::Session(Server::Impl& server, tcp::socket socket) : server_(server), stream_(std::move(socket)), timer_(server.io), buffer_(kBuffer) {
   ErrorCode ignored;
   stream_.socket().set_option(tcp::no_delay(true), ignored);
   server_.sessions.insert(this);

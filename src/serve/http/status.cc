@@ -25,7 +25,9 @@ std::string label(const std::string& text) {   // of a metric
 
 Json error_schema() {
   const Json text{{"type", "string"}}, maybe{{"type", {"string", "null"}}};
-  const Json error{{"type", "object"}, {"required", {"message", "type", "param", "code"}}, {"properties", {{"message", text}, {"type", text}, {"param", maybe}, {"code", maybe}}}};
+  const Json error{{"type", "object"},
+                   {"required", {"message", "type", "param", "code"}},
+                   {"properties", {{"message", text}, {"type", text}, {"param", maybe}, {"code", maybe}}}};
   return {{"type", "object"}, {"required", {"error"}}, {"properties", {{"error", error}}}};
 }
 
@@ -64,7 +66,9 @@ Json answer_of(const Route& route) {
   if (path.ends_with("/preview")) return {{"image/png", Json::object()}};
   if (path.ends_with("/content")) return {{"video/mp4", Json::object()}, {"image/*", Json::object()}};
   if (path == "/v1/videos" && method == "GET")
-    return json({{"type", "object"}, {"required", {"object", "data", "first_id", "last_id", "has_more"}}, {"properties", {{"data", {{"type", "array"}, {"items", video}}}}}});
+    return json({{"type", "object"},
+                 {"required", {"object", "data", "first_id", "last_id", "has_more"}},
+                 {"properties", {{"data", {{"type", "array"}, {"items", video}}}}}});
   if (path.starts_with("/v1/videos") && method != "DELETE") return json(video);
   return json(any);
 }
@@ -104,12 +108,22 @@ Response Service::capabilities() {
        {"aliases", options.models},
        {"plan", options.plan},
        {"tasks", tasks},
-       {"size", {{"default", fmt::format("{}x{}", canvas.width, canvas.height)}, {"multiple", index.canvas_multiple()}, {"short_edge", c.canvas_short_edge}, {"aspect", "1:4 to 4:1"}}},
+       {"size",
+        {{"default", fmt::format("{}x{}", canvas.width, canvas.height)},
+         {"multiple", index.canvas_multiple()},
+         {"short_edge", c.canvas_short_edge},
+         {"aspect", "1:4 to 4:1"}}},
        {"frames", {{"fps", h3::kFps}, {"rule", "17 n + 5"}, {"min", shortest}, {"max", longest}, {"default", 124}}},
        {"seconds", {{"min", c.min_duration_s}, {"max", c.max_duration_s}}},
        {"sound", {{"sample_rate", index.sample_rate}, {"channels", 2}}},
        {"limits",
-        {{"prompt_characters", 32000}, {"body_bytes", options.body_bytes}, {"images", 9}, {"videos", 3}, {"sounds", 3}, {"references", 12}, {"queued", options.max_queued},
+        {{"prompt_characters", 32000},
+         {"body_bytes", options.body_bytes},
+         {"images", 9},
+         {"videos", 3},
+         {"sounds", 3},
+         {"references", 12},
+         {"queued", options.max_queued},
          {"memory_mb", options.memory_bytes >> 20}}},
        {"variants", {"video", "thumbnail", "spritesheet"}},
        {"urls", options.allow_url},
@@ -170,11 +184,10 @@ Json openapi_document(const Service& s) {
                            {"content",
                             {{"application/json", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}},
                              {"multipart/form-data", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}}}}};
-    if (path.ends_with("/remix"))
-      op["requestBody"] = {{"required", true},
-                           {"content",
-                            {{"application/json",
-                              {{"schema", {{"type", "object"}, {"required", {"prompt"}}, {"additionalProperties", false}, {"properties", {{"prompt", {{"type", "string"}}}}}}}}}}}};
+    if (path.ends_with("/remix")) {
+      const Json remix{{"type", "object"}, {"required", {"prompt"}}, {"additionalProperties", false}, {"properties", {{"prompt", {{"type", "string"}}}}}};
+      op["requestBody"] = {{"required", true}, {"content", {{"application/json", {{"schema", remix}}}}}};
+    }
     if (!s.keys.empty() && route.scope != kNone) op["security"] = Json::array({{{"key", Json::array()}}});
     paths[std::string(path)][method] = op;
   }
