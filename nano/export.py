@@ -23,6 +23,7 @@ def put(dst, sub, cls, cfg, sd):
 def export(dst, dit="dit", vdec="vdec", adec="adec", key="ema"):
     tok = h3.tokenizer()
     ids = h3.special_ids(tok)
+    torch.manual_seed(0)                                      # the untrained parts of the encoders are drawn here
     os.makedirs(dst, exist_ok=True)
     for sub in ("tokenizer", "processor"):
         os.makedirs(f"{dst}/{sub}", exist_ok=True)

@@ -19,6 +19,7 @@ except ImportError as lack:
     os.execv(venv, [str(venv), str(Path(__file__).parent), *sys.argv[1:]])
 import world as D
 from evaluate import clips, intervals, page, prompts, scores
+from evaluate import sight as eye
 
 BOUNDS = Path(__file__).with_name("bounds.json")
 
@@ -125,9 +126,10 @@ def main():
             except (clips.Failed, OSError) as e:
                 print(f"nano/evaluate: {e}", file=sys.stderr)
                 return 1
-            s, raw = scores.clip(v, sound, m, pictures, ceiling(a)[1])
+            sight = eye.Sight(v)
+            s, raw = scores.clip(sight, sound, m, pictures, ceiling(a)[1])
             rows.append(dict(index=i, prompt=caption, meta=m, scores=s, raw=raw, sheet=page.sheet(v) if a.html else None))
-            floor.append(scores.clip(v, sound, others[i])[0] if a.prompts > 1 else {})
+            floor.append(scores.clip(sight, sound, others[i])[0] if a.prompts > 1 else {})
             if not a.json and sys.stderr.isatty():
                 print(f"\r{i + 1}/{a.prompts}", end="", file=sys.stderr)
     r = report(a, rows, floor, time.time() - start)

@@ -30,7 +30,7 @@ def picture(s, m, out, raw):
     both = eye.overlap(s, m)
     if both:
         out["overlap"], out["track"] = (both[0], 1), (both[1], 1)
-    inside, border = eye.stillness(s)
+    inside, border = s.still = s.still or eye.stillness(s)
     raw["flicker_levels"] = inside
     out["still"] = (float(inside < 1.5), 1)
     if border is not None:
@@ -71,13 +71,13 @@ def sound(s, a, m, out, raw):
 
 
 def clip(v, a, m, given=(), codec_db=None):
-    """v uint8 [F, H, W, 3], a float32 [2, N], m what the caption says, given [("first_frame" | "last_frame", picture)]
+    """v uint8 [F, H, W, 3] or its Sight, a float32 [2, N], m what the caption says, given [("first_frame" | "last_frame", picture)]
     -> ({score: (points, out of)}, {raw measurements})."""
-    out, raw, s = {}, {}, eye.Sight(v)
+    out, raw, s = {}, {}, v if isinstance(v, eye.Sight) else eye.Sight(v)
     picture(s, m, out, raw)
     sound(s, a, m, out, raw)
     for name, im in given:
-        db = eye.psnr(v[0 if name == "first_frame" else -1], im)
+        db = eye.psnr(s.v[0 if name == "first_frame" else -1], im)
         raw[name + "_db"] = db
         out[name] = (float(db >= (codec_db or 30.) - 3), 1)
     return out, raw

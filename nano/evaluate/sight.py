@@ -15,18 +15,24 @@ def backdrop(v):
     return l[:, None] * (1 - g) + r[:, None] * g
 
 
+def most(d):
+    """Largest channel; numpy is slow at reducing an axis of three."""
+    return np.maximum(np.maximum(d[..., 0], d[..., 1]), d[..., 2])
+
+
 class Sight:
     """bg [H, W, 3]; mask [F, H, W]; colour [3] or None; area [F] pixels; x, y [F] centroid; seen [F]; whole [F] (no pixel at the rim)."""
     def __init__(self, v):
         F, H, W, _ = v.shape
-        self.v, self.H, self.W, self.bg = v, H, W, backdrop(v)
+        self.v, self.H, self.W, self.bg, self.still = v, H, W, backdrop(v), None
         d = v.astype(np.float32) - self.bg
-        rough = np.abs(d).max(-1) > 48
+        far = most(np.abs(d))
+        rough = far > 48
         self.colour, self.mask = None, rough
         if rough.sum() >= 100:
             self.colour = np.median(v[rough].astype(np.float32), 0)
             c = self.colour - self.bg                         # half covered or more; against the object's own colour
-            self.mask = ((d * c).sum(-1) > .5 * (c * c).sum(-1)) & (np.abs(d).max(-1) > 24)
+            self.mask = (np.einsum('fhwc,hwc->fhw', d, c) > .5 * (c * c).sum(-1)) & (far > 24)
         self.area = self.mask.sum((1, 2)).astype(float)
         n = np.maximum(self.area, 1)
         self.x = (self.mask.sum(1) * (np.arange(W) + .5)).sum(1) / n / H
@@ -72,12 +78,12 @@ def agreement(mask, x, y, area, shape, angle):
     return (on & m).sum() / max(1, (on | m).sum())
 
 
-def shape(s, spinning=False, most=12):
+def shape(s, spinning=False, looks=12):
     """The shape that fits best at the object's own place and area, so that a late or small object is not a wrong one."""
     f = np.nonzero(s.whole & (s.area > 60))[0]
     if not len(f):
         return None, {}
-    f = f[np.linspace(0, len(f) - 1, min(most, len(f))).astype(int)]
+    f = f[np.linspace(0, len(f) - 1, min(looks, len(f))).astype(int)]
     fit = {}
     for k in D.SHAPES:
         turns = np.arange(0, 2 * np.pi, np.pi / 12) if spinning and k in ("square", "triangle", "star") else [0.]
@@ -187,7 +193,8 @@ def stillness(s):
         grown[:, :, 1:] &= away[:, :, :-1]
         grown[:, :, :-1] &= away[:, :, 1:]
         away = grown
-    d = np.abs(s.v[1:].astype(np.int16) - s.v[:-1]).mean(-1)
+    d = np.abs(s.v[1:].astype(np.int16) - s.v[:-1])
+    d = (d[..., 0] + d[..., 1] + d[..., 2]) / np.float32(3)
     per = (d * away).sum((1, 2)) / np.maximum(1, away.sum((1, 2)))
     border = np.arange(1, len(s.v)) % 17 == 0
     return float(per[~border].mean()), float(per[border].mean()) if border.any() else None
