@@ -94,5 +94,7 @@ void save_safetensors(const std::string& path, const std::vector<NamedView>& ten
 
 // Lower-case hex SHA-256 of a file. Errors (kind model): unreadable.
 std::string sha256_file(const std::string& path);
+// The same of bytes in memory.
+std::string sha256(std::string_view bytes);
 
 }  // namespace zt

@@ -73,19 +73,20 @@ void save_safetensors(const std::string& path, const std::vector<NamedView>& ten
   t.path.clear();
 }
 
-std::string sha256_file(const std::string& path) {
-  MappedFile file(path);
-  auto bytes = file.bytes();
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+std::string sha256(std::string_view bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned length = 0;
-  bool ok = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
-  ok = ok && EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) == 1;
-  ok = ok && EVP_DigestFinal_ex(context.get(), digest, &length) == 1;
-  if (!ok) fail(ErrorKind::internal, "{}: SHA-256 is not available in this OpenSSL", path);
+  if (EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_sha256(), nullptr) != 1)
+    fail(ErrorKind::internal, "SHA-256 is not available in this OpenSSL");
   std::string hex;
   for (unsigned i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
   return hex;
+}
+
+std::string sha256_file(const std::string& path) {
+  MappedFile file(path);
+  const auto bytes = file.bytes();
+  return sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace zt

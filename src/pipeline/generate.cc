@@ -92,6 +92,7 @@ struct Run {
   void encode_pixels(const Ctx& ctx, const Condition& c, size_t index);
   void encode_sound(const Ctx& ctx, const Sound& s, size_t index);
   void build_layout_and_rows();
+  int64_t restore(int64_t evaluations);
   void denoise(const Ctx& ctx, ConstMat prompt_embeds);
   void decode(const Ctx& ctx);
   void decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder);
@@ -258,6 +259,19 @@ void Run::trace_layout() const {
   if (layout.condition_audio_rows) tap("condition_audio_rows", {audio_rows.data(), DType::f32, {layout.condition_audio_rows, audio_rows.dim(1)}});
 }
 
+// The number of evaluations that a saved state spares.
+int64_t Run::restore(int64_t evaluations) {
+  if (!hooks.resume) return 0;
+  const DenoiseState& s = *hooks.resume;
+  if (s.evaluations < 0 || s.evaluations > evaluations || s.video_rows.shape != video_rows.shape() || s.audio_rows.shape != audio_rows.shape() ||
+      s.video_rows.dtype != DType::f32 || s.audio_rows.dtype != DType::f32)
+    fail(ErrorKind::internal, "the saved state ({} evaluations, rows {} and {}) is of another request, which wants {} evaluations, rows {} and {}", s.evaluations,
+         to_string(s.video_rows.shape), to_string(s.audio_rows.shape), evaluations, to_string(video_rows.shape()), to_string(audio_rows.shape()));
+  std::memcpy(video_rows.data(), s.video_rows.data, static_cast<size_t>(video_rows.count()) * sizeof(float));
+  std::memcpy(audio_rows.data(), s.audio_rows.data, static_cast<size_t>(audio_rows.count()) * sizeof(float));
+  return s.evaluations;
+}
+
 void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
   const h3::ModelIndex& index = engine.index();
   Denoiser& denoiser = engine.denoiser(request.task);
@@ -271,7 +285,7 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
   Tensor video_velocity(video_rows.shape()), audio_velocity(audio_rows.shape());
   TraceRecorder stacked;
   auto targets = [](const Tensor& t, int64_t conditions) { return t.mat().rows_from(conditions, t.dim(0) - conditions); };
-  for (int64_t i = 0; i < evaluations; ++i) {
+  for (int64_t i = restore(evaluations); i < evaluations; ++i) {
     const auto start = Clock::now();
     const h3::RowTimesteps rt =
         h3::row_timesteps(layout, video.timesteps[static_cast<size_t>(i)], audio.timesteps[static_cast<size_t>(i)], request.config.keyframe_noise_aug);
@@ -293,6 +307,7 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
     flow_step(audio, i, targets(audio_velocity, layout.condition_audio_rows), targets(audio_rows, layout.condition_audio_rows));
     timer.add(Stage::denoise, std::chrono::duration<double>(Clock::now() - start).count());
     progress(Stage::denoise, i + 1, evaluations);
+    if (hooks.step_done) hooks.step_done({i + 1, video_rows.view(), audio_rows.view()});
   }
   for (auto& [name, k] : stacked.tensors()) tap(name, {k.bytes.data(), k.dtype, k.shape});
   result.evaluations = evaluations;

@@ -39,11 +39,21 @@ struct Request {
 enum class Stage { load, text, condition, denoise, video_decode, audio_decode, encode };
 const char* stage_name(Stage stage);
 
-// Progress, cancel and traces travel down as one argument.
+// The denoise loop between two evaluations. Together with its request it is all that a run needs to go on: noise is drawn before the loop.
+struct DenoiseState {
+  int64_t evaluations = 0;                              // done so far
+  View video_rows, audio_rows;                          // f32 [rows, row width], conditions first
+};
+
+// Progress, cancel, traces and saved states travel down as one argument.
 struct Hooks {
   std::function<void(Stage stage, int64_t done, int64_t total)> progress;
   const std::atomic<bool>* cancel = nullptr;
   Tap tap;
+  // After each evaluation; the views hold during the call. An exception of it ends the run.
+  std::function<void(const DenoiseState& state)> step_done;
+  // Goes on from here instead of from noise, to the same bytes. Errors (internal): a state of another request.
+  const DenoiseState* resume = nullptr;
 };
 
 struct ClipInfo {

@@ -1,7 +1,6 @@
 #include "serve/job.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -119,37 +118,26 @@ std::string model_hash(const std::string& folder) {
     }
     text += fmt::format("{}\n{}\n", f, size) + part + "\n";
   }
-  unsigned char digest[32];
-  unsigned int n = 0;
-  EVP_Digest(text.data(), text.size(), digest, &n, EVP_sha256(), nullptr);
-  std::string hex;
-  for (unsigned char c : digest) hex += fmt::format("{:02x}", c);
-  return hex;
+  return sha256(text);
 }
 
-JobReport run_job(const GenerateOptions& given, const std::string& model_folder, const Hooks& outer) {
-  GenerateOptions options = given;
-  if (!options.again.empty()) fill_from_clip(options);
+JobReport run_request(Engine& engine, const GenerateOptions& options, Request request, const std::string& model_hash, const std::string& output,
+                      const Hooks& hooks, const FrameWatcher& frames) {
   JobReport report;
   const auto start = std::chrono::steady_clock::now();
-  report.model = model_folder;
-  report.output = options.output;
-  report.plan = read_plan(options.plan);
-  check_writable(options.output, "--output");
-  if (!options.trace.empty()) check_writable(options.trace, "--trace");
-  if (options.threads && (*options.threads < 1 || *options.threads > 256)) fail(ErrorKind::request, "--threads is {}; wanted 1 to 256", *options.threads);
-  Engine engine(model_folder, report.plan, options.threads ? static_cast<int>(*options.threads) : default_thread_count());
+  report.model = engine.index().folder;
+  report.output = output;
+  report.plan = engine.plan();
   report.threads = engine.threads();
   report.isa = ops_name(engine.ops());
-  report.request = build_request(options, engine.index());
-  report.model_hash = model_hash(model_folder);
+  report.request = std::move(request);
+  report.model_hash = model_hash;
 
-  TraceRecorder trace;
-  Hooks hooks = outer;
-  if (!options.trace.empty()) hooks.tap = trace.tap();
   std::unique_ptr<Mp4Writer> writer;
+  ClipInfo clip;
   Sink sink;
-  sink.begin = [&](const ClipInfo& clip) {
+  sink.begin = [&](const ClipInfo& begun) {
+    clip = begun;
     Mp4Options mp4;
     mp4.width = static_cast<int>(clip.width);
     mp4.height = static_cast<int>(clip.height);
@@ -158,9 +146,12 @@ JobReport run_job(const GenerateOptions& given, const std::string& model_folder,
     mp4.channels = clip.channels;
     mp4.metadata = {{"title", report.request.prompt.substr(0, 200)},
                     {"zoetrope", clip_metadata(options, report).dump(-1, ' ', false, Json::error_handler_t::replace)}};
-    writer = std::make_unique<Mp4Writer>(options.output, mp4);
+    writer = std::make_unique<Mp4Writer>(output, mp4);
   };
-  sink.frames = [&](const uint8_t* rgb, int64_t n) { writer->write_frames(rgb, n); };
+  sink.frames = [&](const uint8_t* rgb, int64_t n) {
+    writer->write_frames(rgb, n);
+    if (frames) frames(clip, rgb, n);
+  };
   sink.sound = [&](const std::vector<const float*>& channels, int64_t n) { writer->write_audio(channels.data(), n); };
   report.result = engine.generate(report.request, sink, hooks);
   const auto closing = std::chrono::steady_clock::now();
@@ -168,10 +159,29 @@ JobReport run_job(const GenerateOptions& given, const std::string& model_folder,
   const auto end = std::chrono::steady_clock::now();
   for (StageTime& s : report.result.stages)
     if (s.stage == Stage::encode) s.seconds += std::chrono::duration<double>(end - closing).count();
-  if (!options.trace.empty()) save_trace(trace, options.trace);
   report.total_seconds = std::chrono::duration<double>(end - start).count();
   report.peak_rss_bytes = peak_rss_bytes();
   report.request.first_frame.reset(), report.request.last_frame.reset(), report.request.references.clear(), report.request.noise.clear();
+  return report;
+}
+
+JobReport run_job(const GenerateOptions& given, const std::string& model_folder, const Hooks& outer) {
+  GenerateOptions options = given;
+  if (!options.again.empty()) fill_from_clip(options);
+  const auto start = std::chrono::steady_clock::now();
+  const Plan plan = read_plan(options.plan);
+  check_writable(options.output, "--output");
+  if (!options.trace.empty()) check_writable(options.trace, "--trace");
+  if (options.threads && (*options.threads < 1 || *options.threads > 256)) fail(ErrorKind::request, "--threads is {}; wanted 1 to 256", *options.threads);
+  Engine engine(model_folder, plan, options.threads ? static_cast<int>(*options.threads) : default_thread_count());
+  Request request = build_request(options, engine.index());
+  TraceRecorder trace;
+  Hooks hooks = outer;
+  if (!options.trace.empty()) hooks.tap = trace.tap();
+  JobReport report = run_request(engine, options, std::move(request), model_hash(model_folder), options.output, hooks);
+  report.model = model_folder;
+  if (!options.trace.empty()) save_trace(trace, options.trace);
+  report.total_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 

@@ -1,0 +1,417 @@
+#include "serve/worker.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include <spdlog/spdlog.h>
+
+#include "formats/safetensors.h"
+#include "media/webp.h"
+#include "serve/job.h"
+#include "serve/worker_files.h"
+
+namespace fs = std::filesystem;
+
+namespace zt {
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// Why a run was stopped from outside.
+enum class Why { none, lost, cancelled, overdue, stopping, yielding };
+
+struct MakeRoom {};   // thrown between two evaluations
+
+struct Worker {
+  JobStore& store;
+  Engine& engine;
+  const WorkerOptions& options;
+  const std::atomic<bool>& stop;
+  std::string name, hash;   // of the model folder
+
+  std::string path(const std::string& relative) const { return options.data + "/" + relative; }
+};
+
+void sleep_unless(const std::atomic<bool>& stop, std::chrono::milliseconds time) {
+  for (const auto end = Clock::now() + time; !stop && Clock::now() < end;) std::this_thread::sleep_for(20ms);
+}
+
+// Calls the store until it answers; false if the worker has to stop before.
+bool insist(const Worker& w, const char* doing, const std::function<void()>& call) {
+  for (auto pause = 100ms;; pause = std::min<std::chrono::milliseconds>(2 * pause, 10s)) {
+    try {
+      call();
+      return true;
+    } catch (const Error& e) {
+      spdlog::warn("worker {}: {}: {}; trying again", w.name, doing, e.what());
+    }
+    if (w.stop) return false;
+    sleep_unless(w.stop, pause);
+  }
+}
+
+// Keeps the lease while the engine computes, and stops the engine when the job is no longer wanted. The lease itself ends by its time: where
+// the store cannot be asked, the run goes on, and its last call finds out.
+class Watchman {
+ public:
+  Watchman(const Worker& w, const Lease& lease) : w_(w), lease_(lease), thread_([this] { watch(); }) {}
+  ~Watchman() { finish(); }
+  void finish() {
+    done_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  const std::atomic<bool>* cancel() const { return &cancel_; }
+  Why why() const { return why_; }
+  // What any call on the lease says.
+  void heed(const LeaseState& s) {
+    if (!s.held) end(Why::lost);
+    else if (s.cancel) end(Why::cancelled);
+    else if (s.overdue) end(Why::overdue);
+  }
+
+ private:
+  void end(Why why) {
+    Why none = Why::none;
+    why_.compare_exchange_strong(none, why);
+    cancel_ = true;
+  }
+
+  void watch() {
+    auto next = Clock::now();
+    int64_t seen = -1;
+    while (!done_) {
+      if (w_.stop) end(Why::stopping);
+      try {
+        if (seen < 0) seen = w_.store.revision();
+        if (Clock::now() >= next) {
+          heed(w_.store.heartbeat(lease_));
+          next = Clock::now() + std::chrono::milliseconds(w_.options.heartbeat_ms);
+        }
+        for (const Change& c : w_.store.changes(seen, 50ms)) {
+          seen = c.revision;
+          if (c.id != lease_.id) continue;
+          const auto job = w_.store.get(lease_.id);
+          if (!job || job->cancel_requested) next = Clock::now();   // the heartbeat says which, with the lease in view
+        }
+      } catch (const Error& e) {
+        spdlog::warn("worker {}: heartbeat of {}: {}", w_.name, lease_.id, e.what());
+        for (int i = 0; i < 10 && !done_ && !w_.stop; ++i) std::this_thread::sleep_for(50ms);
+      }
+    }
+  }
+
+  const Worker& w_;
+  Lease lease_;
+  std::atomic<bool> done_{false}, cancel_{false};
+  std::atomic<Why> why_{Why::none};
+  std::thread thread_;   // last: it uses the others
+};
+
+// Shares of a run as they were measured on the released model's proportions; a bar needs no more.
+int percent_of(Stage stage, int64_t done, int64_t total) {
+  const double part = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+  switch (stage) {
+    case Stage::load: return 0;
+    case Stage::text: return 1;
+    case Stage::condition: return 1 + static_cast<int>(3 * part);
+    case Stage::denoise: return 4 + static_cast<int>(80 * part);
+    case Stage::audio_decode: return 84 + static_cast<int>(2 * part);
+    case Stage::video_decode: return 86 + static_cast<int>(13 * part);
+    case Stage::encode: return 99;
+  }
+  return 0;
+}
+
+// Tells the store how far a job is: every evaluation, and of the other stages at most ten reports a second.
+class Reporter {
+ public:
+  Reporter(const Worker& w, const Lease& lease, Watchman& watchman) : w_(w), lease_(lease), watchman_(watchman) {}
+
+  void operator()(Stage stage, int64_t done, int64_t total) {
+    const auto now = Clock::now();
+    if (stage == stage_ && stage != Stage::denoise && done < total && now - last_ < 100ms) return;
+    stage_ = stage, last_ = now;
+    try {
+      const LeaseState s = w_.store.progress(lease_, {stage_name(stage), done, total, percent_of(stage, done, total)});
+      yield_ = s.yield;
+      watchman_.heed(s);
+    } catch (const Error& e) {   // a bar that lags is no reason to lose a run
+      spdlog::warn("worker {}: progress of {}: {}", w_.name, lease_.id, e.what());
+    }
+  }
+  bool yield() const { return yield_; }
+
+ private:
+  const Worker& w_;
+  Lease lease_;
+  Watchman& watchman_;
+  Stage stage_ = Stage::encode;
+  Clock::time_point last_{};
+  bool yield_ = false;
+};
+
+// The options of a queued job as the engine may take them. What only a person at a terminal may ask for is refused: a job comes from afar.
+GenerateOptions read_options(const Worker& w, const Job& job) {
+  Json json;
+  try {
+    json = parse_json(job.options, "the job's options");
+  } catch (const Error& e) {
+    throw Error(ErrorKind::request, e.what());
+  }
+  if (!json.is_object()) fail(ErrorKind::request, "the job's options are no JSON object");
+  constexpr const char* kLocal[] = {"model", "prompt_file", "config", "noise", "trace", "again", "threads", "output", "json", "quiet"};
+  for (const char* key : kLocal)
+    if (json.contains(key)) fail(ErrorKind::request, "the job's options hold \"{}\", which only the command line may set", key);
+  GenerateOptions o;
+  fill_from_json(json, o);
+  if (o.plan != w.engine.plan().name && json.contains("plan"))
+    fail(ErrorKind::request, "the job wants plan {}, this worker runs plan {}", o.plan, w.engine.plan().name);
+  o.plan = w.engine.plan().name;
+  return o;
+}
+
+Request read_request(const Worker& w, const Job& job, GenerateOptions o) {
+  const std::string home = job_folder(job.id);
+  for (std::string* p : {&o.first_frame, &o.last_frame})
+    if (!p->empty()) *p = inside_job_folder(w.options.data, home, *p);
+  for (std::string& p : o.references) p = inside_job_folder(w.options.data, home, p);
+  return build_request(o, w.engine.index());
+}
+
+Json file_json(const Worker& w, const std::string& relative, const char* type) {
+  return {{"path", relative}, {"bytes", fs::file_size(w.path(relative))}, {"sha256", sha256_file(w.path(relative))}, {"type", type}};
+}
+
+std::string result_json(const Worker& w, const std::string& folder, const JobReport& report) {
+  Json j = report_json(report);
+  for (const char* key : {"output", "prompt", "model"}) j.erase(key);
+  j["model"] = fs::path(report.model).filename().string();
+  j["files"] = {{"video", file_json(w, folder + "/video.mp4", "video/mp4")},
+                {"thumbnail", file_json(w, folder + "/thumbnail.webp", "image/webp")},
+                {"spritesheet", file_json(w, folder + "/spritesheet.webp", "image/webp")}};
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Runs the job into `folder` (relative); the result's JSON.
+std::string run_claimed(const Worker& w, const Job& job, const std::string& folder, Watchman& watchman) {
+  const Lease lease{job.id, job.token};
+  const GenerateOptions options = read_options(w, job);
+  Request request = read_request(w, job, options);
+  const std::string kept = job_folder(job.id) + "/checkpoint";
+  const std::string identity = sha256(fmt::format("{}\n{}\n{}\n{}\n{}", kVersion, w.hash, plan_to_json(w.engine.plan()).dump(), ops_name(w.engine.ops()), job.options));
+
+  Reporter report(w, lease, watchman);
+  Hooks hooks;
+  hooks.cancel = watchman.cancel();
+  hooks.progress = std::ref(report);
+  std::optional<Checkpoint> saved;
+  DenoiseState state;
+  if (w.options.checkpoints && (saved = read_checkpoint(w.path(kept), identity))) {
+    state = saved->state();
+    hooks.resume = &state;
+    spdlog::info("worker {}: job {} goes on after evaluation {}", w.name, job.id, saved->evaluations);
+  }
+  hooks.step_done = [&](const DenoiseState& s) {
+    if (w.options.checkpoints) {
+      write_checkpoint(w.path(kept), identity, s);
+      try {
+        watchman.heed(w.store.checkpoint(lease, kept, s.evaluations));
+      } catch (const Error& e) {   // the file is there all the same
+        spdlog::warn("worker {}: checkpoint of {}: {}", w.name, job.id, e.what());
+      }
+    }
+    if (watchman.cancel()->load()) throw Cancelled();
+    if (report.yield()) throw MakeRoom{};
+  };
+
+  std::optional<ContactSheet> sheet;
+  const JobReport done = run_request(w.engine, options, std::move(request), w.hash, w.path(folder + "/video.mp4"), hooks,
+                                     [&](const ClipInfo& clip, const uint8_t* rgb, int64_t count) {
+                                       const int width = static_cast<int>(clip.width), height = static_cast<int>(clip.height);
+                                       if (!sheet) sheet.emplace(clip.num_frames, 4, 4, 320);
+                                       for (int64_t i = 0; i < count; ++i) sheet->add(rgb + i * 3 * width * height, width, height);
+                                     });
+  for (const auto& [name, picture] : {std::pair{"/thumbnail.webp", sheet->middle()}, std::pair{"/spritesheet.webp", sheet->sheet()}}) {
+    const auto bytes = encode_webp(picture);
+    write_file(w.path(folder + name), bytes.data(), bytes.size(), true);
+  }
+  flush_to_disk(w.path(folder + "/video.mp4"));
+  flush_to_disk(w.path(folder));
+  return result_json(w, folder, done);
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code ec;
+  fs::remove_all(path, ec);
+}
+
+// Files of claims before this one, of this job.
+void remove_older_runs(const Worker& w, const Job& job, const std::string& folder) {
+  std::error_code ec;
+  for (const auto& e : fs::directory_iterator(w.path(job_folder(job.id)), ec))
+    if (e.path().filename().string().starts_with("run.") && e.path() != fs::path(w.path(folder))) remove_folder(e.path().string());
+}
+
+const char* code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::request: return "request";
+    case ErrorKind::model: return "model";
+    case ErrorKind::resource: return "resource";
+    case ErrorKind::internal: return "internal";
+  }
+  return "internal";
+}
+
+// How a run ended, and what the store is told.
+struct Outcome {
+  enum Kind { completed, failed, cancelled, released, lost } kind = failed;
+  std::string code, text;   // failed: code and message; completed: the result
+  bool trouble = false;     // released because the data folder cannot be written
+};
+
+Outcome stopped(const Watchman& watchman) {
+  switch (watchman.why()) {
+    case Why::lost: return {Outcome::lost, "", ""};
+    case Why::cancelled: return {Outcome::cancelled, "", ""};
+    case Why::overdue: return {Outcome::failed, "deadline_exceeded", "its deadline passed while it ran"};
+    default: return {Outcome::released, "", ""};
+  }
+}
+
+Outcome failed(const Worker& w, const std::string& code, const std::string& message) {
+  try {   // a file that cannot be written is the disk's fault, not the job's
+    probe_folder(w.options.data);
+  } catch (const FolderTrouble& e) {
+    return {Outcome::released, "", e.message, true};
+  }
+  return {Outcome::failed, code, message};
+}
+
+Outcome run_guarded(const Worker& w, const Job& job, const std::string& folder) {
+  Watchman watchman(w, {job.id, job.token});
+  try {
+    make_folder(w.path(folder));
+    remove_older_runs(w, job, folder);
+    return {Outcome::completed, "", run_claimed(w, job, folder, watchman)};
+  } catch (const Cancelled&) {
+    return stopped(watchman);
+  } catch (const MakeRoom&) {
+    return {Outcome::released, "", ""};
+  } catch (const FolderTrouble& e) {
+    return {Outcome::released, "", e.message, true};
+  } catch (const Error& e) {
+    return failed(w, code_of(e.kind), e.what());
+  } catch (const std::bad_alloc&) {
+    return {Outcome::failed, "resource", "out of memory; ask for a smaller or shorter clip"};
+  } catch (const std::exception& e) {
+    return failed(w, "internal", e.what());
+  }
+}
+
+// Tells the store; true if it took the word.
+bool settle(const Worker& w, const Lease& lease, const Outcome& outcome) {
+  bool taken = false;
+  insist(w, "ending a job", [&] {
+    switch (outcome.kind) {
+      case Outcome::completed: taken = w.store.complete(lease, outcome.text); break;
+      case Outcome::failed: taken = w.store.fail(lease, outcome.code, outcome.text); break;
+      case Outcome::cancelled: taken = w.store.cancelled(lease); break;
+      case Outcome::released: taken = w.store.release(lease); break;
+      case Outcome::lost: break;
+    }
+  });
+  return taken;
+}
+
+void run_one(const Worker& w, const Job& job) {
+  const Lease lease{job.id, job.token};
+  const std::string home = job_folder(job.id), folder = fmt::format("{}/run.{}", home, job.token);
+  spdlog::info("worker {}: job {} begins, attempt {}", w.name, job.id, job.attempt);
+  const auto start = Clock::now();
+  const Outcome outcome = run_guarded(w, job, folder);
+  w.engine.arena().release();
+  const bool taken = settle(w, lease, outcome);
+  constexpr const char* kWords[] = {"completed", "failed", "cancelled", "given back", "lost"};
+  spdlog::info("worker {}: job {} {} after {:.2f} s{}{}", w.name, job.id, kWords[outcome.kind], std::chrono::duration<double>(Clock::now() - start).count(),
+               taken || outcome.kind == Outcome::lost ? "" : " (its lease was lost)",
+               outcome.kind == Outcome::failed ? ": " + outcome.code + ": " + outcome.text : "");
+  if (outcome.trouble) spdlog::error("worker {}: {}", w.name, outcome.text);
+  if (!(taken && outcome.kind == Outcome::completed)) remove_folder(w.path(folder));
+  if (taken && outcome.kind != Outcome::released) remove_folder(w.path(home + "/checkpoint")), remove_folder(w.path(home + "/preview.png"));
+  if (!taken) {
+    try {
+      if (!w.store.get(job.id)) remove_folder(w.path(home));   // deleted meanwhile
+    } catch (const Error&) {   // the sweep comes by later
+    }
+  }
+}
+
+// Sleeps until the store changes, `poll_ms` are over, or it must stop.
+void wait_for_work(const Worker& w, int64_t seen) {
+  const auto end = Clock::now() + std::chrono::milliseconds(w.options.poll_ms);
+  while (!w.stop && Clock::now() < end)
+    if (!w.store.changes(seen, 100ms, 1).empty()) return;
+}
+
+std::string host_and_process() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return fmt::format("{}:{}", host, getpid());
+}
+
+}  // namespace
+
+void sweep_data_folder(JobStore& store, const std::string& data) {
+  for (const Job& job : store.sweep()) remove_folder(data + "/" + job_folder(job.id));
+  std::error_code ec;
+  const auto old = fs::file_time_type::clock::now() - 1h;
+  for (const auto& e : fs::directory_iterator(data + "/jobs", ec)) {
+    const std::string id = e.path().filename().string();
+    std::error_code gone;
+    if (!is_job_id(id) || fs::last_write_time(e.path(), gone) > old || gone) continue;
+    const auto job = store.get(id);
+    if (!job) {
+      remove_folder(e.path().string());
+    } else if (job->ended_ms > 0) {
+      remove_folder(e.path() / "checkpoint");
+      for (const auto& run : fs::directory_iterator(e.path(), gone))
+        if (const std::string name = run.path().filename().string(); name.starts_with("run.") && name != fmt::format("run.{}", job->token))
+          remove_folder(run.path().string());
+    }
+  }
+}
+
+void run_worker(JobStore& store, Engine& engine, const WorkerOptions& options, const std::atomic<bool>& stop) {
+  Worker w{store, engine, options, stop, options.name.empty() ? host_and_process() : options.name, model_hash(engine.index().folder)};
+  auto next_sweep = Clock::now();
+  while (!stop) {
+    try {
+      probe_folder(options.data);
+      if (Clock::now() >= next_sweep) {
+        sweep_data_folder(store, options.data);
+        next_sweep = Clock::now() + 60s;
+      }
+      const int64_t seen = store.revision();
+      if (const auto job = store.claim(w.name, options.lease_ms))
+        run_one(w, *job);
+      else
+        wait_for_work(w, seen);
+    } catch (const FolderTrouble& e) {
+      spdlog::error("worker {}: takes no job: {}", w.name, e.message);
+      sleep_unless(stop, 2s);
+    } catch (const Error& e) {
+      spdlog::error("worker {}: {}", w.name, e.what());
+      sleep_unless(stop, 1s);
+    }
+  }
+}
+
+}  // namespace zt

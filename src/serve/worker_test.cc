@@ -1,0 +1,296 @@
+// The worker on the tiny checkpoint of tests/golden/a: every way a job can end, and that no interruption changes a byte of its files.
+#include "serve/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "media/decode.h"
+#include "serve/job.h"
+#include "serve/store/test_servers.h"
+#include "serve/worker_files.h"
+
+namespace zt {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+const std::string kModel = std::string(ZT_SOURCE_DIR) + "/tests/golden/a/model";
+
+std::string read_bytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Workers : public testing::Test {
+ protected:
+  Workers() : place_(StoreKind::sqlite), data_(place_.folder()), store_(open_store(place_.url())) {
+    options_.data = data_, options_.poll_ms = 100, options_.heartbeat_ms = 50;
+  }
+  ~Workers() override { end(); }
+
+  static Engine& engine() {
+    static Engine one(kModel, exact_plan(), 2);
+    return one;
+  }
+  void begin() {
+    stop_ = false;
+    thread_ = std::thread([this] { run_worker(*store_, engine(), options_, stop_); });
+  }
+  void end() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  NewJob job(int64_t evaluations, int priority = kInteractivePriority) {
+    NewJob n;
+    n.id = new_job_id();
+    n.priority = priority;
+    n.options = Json{{"prompt", "a red kite"}, {"size", "32x32"}, {"frames", 124}, {"evaluations", evaluations}, {"seed", 3}}.dump();
+    return n;
+  }
+  std::string add(int64_t evaluations, int priority = kInteractivePriority) { return store_->create(job(evaluations, priority)).job.id; }
+  Job wait(const std::string& id, const std::function<bool(const Job&)>& until) {
+    for (int i = 0; i < 6000; ++i) {
+      if (const auto j = store_->get(id); j && until(*j)) return *j;
+      std::this_thread::sleep_for(10ms);
+    }
+    ADD_FAILURE() << "waited in vain for " << id;
+    return store_->get(id).value_or(Job{});
+  }
+  Job ended(const std::string& id) { return wait(id, [](const Job& j) { return j.ended_ms > 0; }); }
+  Job running(const std::string& id, int64_t step) { return wait(id, [&](const Job& j) { return j.checkpoint_step >= step; }); }
+  std::string video(const Job& j) { return read_bytes(data_ + "/" + parse_json(j.result, "result")["files"]["video"]["path"].get<std::string>()); }
+  // What an undisturbed run of that many evaluations gives.
+  std::string undisturbed(int64_t evaluations) {
+    const std::string path = data_ + "/undisturbed.mp4";
+    GenerateOptions o;
+    fill_from_json(parse_json(job(evaluations).options, "options"), o);
+    run_request(engine(), o, build_request(o, engine().index()), model_hash(kModel), path, {});
+    return read_bytes(path);
+  }
+
+  StorePlace place_;
+  std::string data_;
+  std::unique_ptr<JobStore> store_;
+  WorkerOptions options_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+TEST_F(Workers, AJobBecomesFiles) {
+  const std::string id = add(2);
+  begin();
+  const Job j = ended(id);
+  ASSERT_EQ(j.status, JobStatus::completed) << j.error_message;
+  const Json result = parse_json(j.result, "result");
+  EXPECT_EQ(result["frames"], 124);
+  EXPECT_EQ(result["evaluations"], 2);
+  EXPECT_EQ(result["width"], 32);
+  for (const char* name : {"video", "thumbnail", "spritesheet"}) {
+    const Json f = result["files"][name];
+    const std::string path = data_ + "/" + f["path"].get<std::string>();
+    EXPECT_EQ(fs::file_size(path), f["bytes"].get<uintmax_t>());
+    EXPECT_EQ(f["sha256"].get<std::string>().size(), 64u);
+  }
+  EXPECT_EQ(load_picture(data_ + "/" + result["files"]["spritesheet"]["path"].get<std::string>()).width, 4 * 32);
+  EXPECT_EQ(video(j), undisturbed(2));
+  EXPECT_EQ(j.percent, 100);
+  end();
+  EXPECT_FALSE(fs::exists(data_ + "/" + job_folder(id) + "/checkpoint"));
+  EXPECT_TRUE(store_->check().empty());
+}
+
+TEST_F(Workers, ASavedStateGoesOnToTheSameBytes) {
+  constexpr int64_t kEvaluations = 5;
+  const std::string whole = undisturbed(kEvaluations), path = data_ + "/resumed.mp4", kept = data_ + "/kept";
+  GenerateOptions o;
+  fill_from_json(parse_json(job(kEvaluations).options, "options"), o);
+  for (int64_t at = 1; at <= kEvaluations; ++at) {
+    Hooks hooks;
+    hooks.step_done = [&](const DenoiseState& s) {
+      if (s.evaluations != at) return;
+      write_checkpoint(kept, "x", s);
+      throw Cancelled();
+    };
+    EXPECT_THROW(run_request(engine(), o, build_request(o, engine().index()), "h", path, hooks), Cancelled);
+    EXPECT_FALSE(fs::exists(path));
+    const auto saved = read_checkpoint(kept, "x");
+    ASSERT_TRUE(saved);
+    const DenoiseState state = saved->state();
+    EXPECT_EQ(state.evaluations, at);
+    hooks = {};
+    hooks.resume = &state;
+    int64_t steps = 0;
+    hooks.step_done = [&](const DenoiseState&) { ++steps; };
+    run_request(engine(), o, build_request(o, engine().index()), model_hash(kModel), path, hooks);
+    EXPECT_EQ(steps, kEvaluations - at);
+    EXPECT_EQ(read_bytes(path), whole) << "after evaluation " << at;
+    fs::remove(path);
+  }
+}
+
+TEST_F(Workers, AStateOfAnotherRequestIsRefused) {
+  GenerateOptions o;
+  fill_from_json(parse_json(job(2).options, "options"), o);
+  const Checkpoint c{Tensor({3, 4}), Tensor({2, 2}), 1};
+  const DenoiseState state = c.state();
+  Hooks hooks;
+  hooks.resume = &state;
+  EXPECT_THROW(run_request(engine(), o, build_request(o, engine().index()), "h", data_ + "/x.mp4", hooks), Error);
+}
+
+TEST_F(Workers, ACheckpointThatIsDamagedOrForeignIsNone) {
+  const std::string path = data_ + "/c";
+  Checkpoint c{Tensor({3, 4}), Tensor({2, 2}), 7};
+  for (int i = 0; i < 12; ++i) c.video_rows.data()[i] = static_cast<float>(i);
+  for (int i = 0; i < 4; ++i) c.audio_rows.data()[i] = static_cast<float>(-i);
+  write_checkpoint(path, "a", c.state());
+  const auto back = read_checkpoint(path, "a");
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->evaluations, 7);
+  EXPECT_EQ(back->video_rows.data()[11], 11);
+  EXPECT_EQ(back->audio_rows.data()[3], -3);
+  EXPECT_FALSE(read_checkpoint(path, "b"));
+  EXPECT_FALSE(read_checkpoint(path + "none", "a"));
+  const std::string bytes = read_bytes(path);
+  for (size_t cut = 0; cut < bytes.size(); cut += 7) {
+    std::ofstream(path, std::ios::binary) << bytes.substr(0, cut);
+    EXPECT_FALSE(read_checkpoint(path, "a")) << cut;
+  }
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    std::string bad = bytes;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    std::ofstream(path, std::ios::binary) << bad;
+    EXPECT_FALSE(read_checkpoint(path, "a")) << at;
+  }
+}
+
+TEST_F(Workers, StoppingGivesTheJobBackAndAnotherGoesOn) {
+  const std::string id = add(60);
+  begin();
+  running(id, 5);
+  end();
+  const Job j = *store_->get(id);
+  EXPECT_EQ(j.status, JobStatus::queued);
+  EXPECT_GE(j.checkpoint_step, 5);
+  EXPECT_TRUE(fs::exists(data_ + "/" + j.checkpoint));
+  begin();
+  const Job done = ended(id);
+  ASSERT_EQ(done.status, JobStatus::completed) << done.error_message;
+  EXPECT_EQ(video(done), undisturbed(60));
+}
+
+TEST_F(Workers, CancelStopsARunAndLeavesNothing) {
+  const std::string id = add(1000);
+  begin();
+  running(id, 1);
+  const auto asked = std::chrono::steady_clock::now();
+  store_->request_cancel(id);
+  EXPECT_EQ(ended(id).status, JobStatus::cancelled);
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, 3s);
+  const std::string next = add(2);   // and the engine is as it was
+  const Job done = ended(next);
+  ASSERT_EQ(done.status, JobStatus::completed) << done.error_message;
+  end();
+  EXPECT_EQ(video(done), undisturbed(2));
+  for (const auto& e : fs::directory_iterator(data_ + "/" + job_folder(id))) ADD_FAILURE() << e.path();
+}
+
+TEST_F(Workers, ADeletionWinsOverTheRun) {
+  const std::string id = add(1000);
+  begin();
+  running(id, 1);
+  store_->erase(id);
+  fs::remove_all(data_ + "/" + job_folder(id));
+  EXPECT_EQ(ended(add(2)).status, JobStatus::completed);
+  end();
+  EXPECT_FALSE(fs::exists(data_ + "/" + job_folder(id)));
+  EXPECT_FALSE(store_->get(id));
+}
+
+TEST_F(Workers, AnInteractiveJobTakesTheWorkerFromABatchJob) {
+  const std::string batch = add(150, kBatchPriority);
+  begin();
+  running(batch, 3);
+  const std::string soon = add(2);
+  const Job first = ended(soon);
+  EXPECT_EQ(first.status, JobStatus::completed) << first.error_message;
+  EXPECT_EQ(store_->get(batch)->ended_ms, 0);
+  const Job second = ended(batch);
+  ASSERT_EQ(second.status, JobStatus::completed) << second.error_message;
+  EXPECT_LE(second.attempt, 1);
+  EXPECT_EQ(video(second), undisturbed(150));
+}
+
+TEST_F(Workers, ADeadlineEndsARun) {
+  NewJob n = job(1000);
+  n.deadline_ms = store_->now_ms() + 700;
+  const std::string id = store_->create(n).job.id;
+  begin();
+  const Job j = ended(id);
+  EXPECT_EQ(j.status, JobStatus::failed);
+  EXPECT_EQ(j.error_code, "deadline_exceeded");
+}
+
+TEST_F(Workers, WhatAJobMayNotAskForFailsIt) {
+  std::ofstream(data_ + "/secret.png") << "x";
+  fs::create_directories(data_ + "/jobs");
+  std::vector<std::string> ids;
+  for (const char* options : {"{", "[]", R"({"prompt":"a","output":"/tmp/x.mp4"})", R"({"prompt":"a","config":"/etc/passwd"})", R"({"prompt":"a","plan":"fast"})",
+                              R"({"prompt":"a","first_frame":"/etc/passwd"})", R"({"prompt":"a","first_frame":"secret.png"})",
+                              R"({"prompt":"a","references":["jobs/../secret.png"]})", R"({"prompt":7})", R"({"prompt":"a","frames":-1})", R"({"prompt":""})"}) {
+    NewJob n = job(1);
+    n.options = options;
+    ids.push_back(store_->create(n).job.id);
+  }
+  begin();
+  for (const std::string& id : ids) {
+    const Job j = ended(id);
+    EXPECT_EQ(j.status, JobStatus::failed) << j.options;
+    EXPECT_EQ(j.error_code, "request") << j.options << ": " << j.error_message;
+  }
+}
+
+TEST_F(Workers, AFolderThatCannotBeWrittenHoldsJobsBackAndLosesNone) {
+  const std::string away = data_ + "/inner", id = add(2);
+  options_.data = away;   // does not exist
+  begin();
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(store_->get(id)->status, JobStatus::queued);
+  fs::create_directories(away);
+  EXPECT_EQ(ended(id).status, JobStatus::completed);
+  end();
+  options_.data = data_;
+}
+
+TEST_F(Workers, AFolderThatBreaksDuringARunLosesNoJob) {
+  options_.data = data_ + "/inner";
+  fs::create_directories(options_.data);
+  const std::string id = add(300);
+  begin();
+  running(id, 3);
+  fs::rename(options_.data, data_ + "/outer");
+  wait(id, [](const Job& j) { return j.status == JobStatus::queued; });
+  fs::rename(data_ + "/outer", options_.data);
+  const Job j = ended(id);
+  EXPECT_EQ(j.status, JobStatus::completed) << j.error_message;
+  end();
+  EXPECT_EQ(read_bytes(options_.data + "/" + parse_json(j.result, "r")["files"]["video"]["path"].get<std::string>()), undisturbed(300));
+}
+
+TEST_F(Workers, TheSweepRemovesWhatNobodyKnows) {
+  const std::string orphan = data_ + "/" + job_folder(new_job_id()), fresh = data_ + "/" + job_folder(new_job_id()), other = data_ + "/jobs/notes";
+  for (const std::string& f : {orphan, fresh, other}) fs::create_directories(f + "/input");
+  for (const std::string& f : {orphan, other}) fs::last_write_time(f, fs::file_time_type::clock::now() - 2h);
+  sweep_data_folder(*store_, data_);
+  EXPECT_FALSE(fs::exists(orphan));
+  EXPECT_TRUE(fs::exists(fresh));
+  EXPECT_TRUE(fs::exists(other));
+}
+
+}  // namespace
+}  // namespace zt
