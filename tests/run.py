@@ -129,13 +129,16 @@ def contracts():
     return script("contracts", [sys.executable, ROOT / "tests/contracts.py", ZOETROPE], 900)
 
 
-<<<<<<< HEAD
 def nano():
     return script("nano", [sys.executable, ROOT / "tests/nano.py", ZOETROPE], 600)
-=======
+
+
 def faults():
     return script("faults", [sys.executable, ROOT / "tests/faults.py", ZOETROPE], 900)
->>>>>>> 8b1b534 (Worker: jobs become files; saved states after every evaluation; cancel, preemption, deadlines; workers and stores are killed in a test)
+
+
+def server():
+    return script("server", [sys.executable, ROOT / "tests/server.py", ZOETROPE], 900)
 
 
 def configure(name, folder, args):
@@ -181,11 +184,8 @@ def fuzz():
     return passed, failed, lines
 
 
-<<<<<<< HEAD
-SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, predictor=predictor, nano=nano, sanitize=sanitize, fuzz=fuzz)
-=======
-SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, faults=faults, sanitize=sanitize, fuzz=fuzz)
->>>>>>> 8b1b534 (Worker: jobs become files; saved states after every evaluation; cancel, preemption, deadlines; workers and stores are killed in a test)
+SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, predictor=predictor, nano=nano, faults=faults,
+              server=server, sanitize=sanitize, fuzz=fuzz)
 
 
 def main():

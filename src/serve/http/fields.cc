@@ -42,6 +42,7 @@ class Reader {
 
   // A value put under an option; the same value in two spellings is no conflict.
   void set(const std::string& option, Json value, const std::string& where) {
+    if (value == "" && option != "prompt") refuse(where, "{} is empty; give it a value or leave it out", where);
     auto [it, fresh] = out.spelled.emplace(option, where);
     if (!fresh && out.options[option] != value) refuse(where, "{} and {} say different things about the same; give one of them", it->second, where);
     out.options[option] = std::move(value);

@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+"""zoetrope serve against the official openai client, browsers' requests, careless and hostile clients. Ends with "N passed, N failed".
+usage: tests/server.py ZOETROPE [MODEL]      (in the environment of tests/requirements.txt)"""
+import base64
+import http.client
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import openai
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from bad_requests import bad_json, bad_multipart, bad_raw, png  # noqa: E402
+
+EXE = Path(sys.argv[1]).resolve()
+MODEL = Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "models/h3-nano").resolve()
+PROMPT = "a red circle bounces on a dark background"
+SMALL = dict(prompt=PROMPT, num_frames=22, num_inference_steps=3, size="96x64")
+results = []
+
+
+def check(name, ok, note=""):
+    results.append(bool(ok))
+    print(f"{'ok  ' if ok else 'FAIL'} {name}" + (f": {str(note)[:400]}" if note != "" and not ok else ""), flush=True)
+    return ok
+
+
+class Server:
+    def __init__(self, data, *args):
+        self.log = open(str(data) + ".log", "wb")
+        cmd = [EXE, "serve", "--model", MODEL, "--port", "0", "--data", data, "--threads", "2", *args]
+        self.process = subprocess.Popen(list(map(str, cmd)), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        self.lines = []
+        line = self.process.stderr.readline().decode()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        if not found:
+            raise SystemExit(f"FAIL the server does not start: {line}")
+        self.port = int(found.group(1))
+        threading.Thread(target=self.drain, daemon=True).start()
+
+    def drain(self):
+        for line in self.process.stderr:
+            self.log.write(line)
+            self.log.flush()
+
+    def request(self, method, path, body=None, headers=None, timeout=20):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            if isinstance(body, (dict, list)):
+                body, headers = json.dumps(body), {"Content-Type": "application/json", **(headers or {})}
+            c.request(method, path, body, headers or {})
+            r = c.getresponse()
+            data = r.read()
+            r.data = data
+            r.json = json.loads(data) if data[:1] in (b"{", b"[") else None
+            return r
+        finally:
+            c.close()
+
+    def wait(self, video, seconds=120):
+        end = time.time() + seconds
+        while time.time() < end:
+            v = self.request("GET", f"/v1/videos/{video}").json
+            if v.get("status") in ("completed", "failed"):
+                return v
+            time.sleep(0.1)
+        raise SystemExit(f"FAIL {video} is not done after {seconds} s: {v}")
+
+    def stop(self, seconds=40):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+
+def multipart(fields, boundary="XyZ"):
+    """fields: name -> text, or (filename, bytes, type)."""
+    out = b""
+    for name, value in fields:
+        out += f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"'.encode()
+        if isinstance(value, tuple):
+            out += f'; filename="{value[0]}"\r\nContent-Type: {value[2]}\r\n\r\n'.encode() + value[1]
+        else:
+            out += b"\r\n\r\n" + str(value).encode()
+        out += b"\r\n"
+    return out + f"--{boundary}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+
+def official_client(s):
+    client = openai.OpenAI(api_key="unused", base_url=f"http://127.0.0.1:{s.port}/v1", max_retries=0)
+    extra = dict(num_frames=22, num_inference_steps=3, seed=5)
+    first = client.videos.create(prompt=PROMPT, extra_body={**extra, "size": "96x64"})
+    check("openai: create gives a queued video", first.object == "video" and first.status in ("queued", "in_progress") and first.id.startswith("video_"), first)
+    done = client.videos.create_and_poll(prompt=PROMPT, model="sora-2", size="1280x720", extra_body=extra)
+    check("openai: create_and_poll ends completed", done.status == "completed" and done.progress == 100 and done.completed_at >= done.created_at, done)
+    check("openai: the effective size is the model's canvas of that shape", done.size == "192x128" or MODEL.name != "h3-nano", done.size)
+    data = client.videos.download_content(done.id).read()
+    check("openai: the content is an MP4 of the stated length", data[4:8] == b"ftyp" and len(data) == done.bytes, len(data))
+    for variant in ("thumbnail", "spritesheet"):
+        picture = client.videos.download_content(done.id, variant=variant).read()
+        try:
+            size = Image.open(io.BytesIO(picture)).size
+        except OSError as e:
+            size = e
+        check(f"openai: the {variant} is a picture", isinstance(size, tuple), size)
+    buffer = io.BytesIO()
+    Image.new("RGB", (96, 64), (200, 30, 30)).save(buffer, "PNG")
+    third = client.videos.create_and_poll(prompt=PROMPT, input_reference=("../../x.png", buffer.getvalue(), "image/png"), extra_body=extra)
+    check("openai: a multipart create with a first frame is fl2va", third.status == "completed" and third.task == "fl2va" and third.size.split("x") != [], third)
+    remix = client.videos.remix(done.id, prompt="a blue square slides")
+    check("openai: remix names its source and keeps seed and size", remix.remixed_from_video_id == done.id and remix.seed == 5 and remix.size == done.size, remix)
+    remix2 = client.videos.remix(third.id, prompt="a blue square slides")
+    check("openai: remix keeps the first frame", remix2.task == "fl2va", remix2)
+    ids = [v.id for v in client.videos.list(limit=2, order="asc")]
+    check("openai: list pages through everything", ids == [first.id, done.id, third.id, remix.id, remix2.id], ids)
+    page = client.videos.list(limit=2)
+    check("openai: the newest come first", [v.id for v in page.data] == [remix2.id, remix.id] and page.has_more and page.last_id == remix.id, page)
+    gone = client.videos.delete(done.id)
+    check("openai: delete answers video.deleted", gone.deleted and gone.object == "video.deleted" and gone.id == done.id, gone)
+    for name, call, error in (("retrieve of a deleted one", lambda: client.videos.retrieve(done.id), openai.NotFoundError),
+                              ("content of a deleted one", lambda: client.videos.download_content(done.id), openai.NotFoundError),
+                              ("an unknown model", lambda: client.videos.create(prompt="x", model="nope"), openai.BadRequestError),
+                              ("an empty prompt", lambda: client.videos.create(prompt=""), openai.BadRequestError)):
+        try:
+            call()
+            check(f"openai: {name} raises {error.__name__}", False, "nothing was raised")
+        except openai.APIStatusError as e:
+            check(f"openai: {name} raises {error.__name__}", isinstance(e, error) and e.body.get("message"), repr(e))
+    for v in (remix.id, remix2.id, first.id):
+        s.wait(v)
+    return third.id
+
+
+def other_bodies(s):
+    h3 = dict(task="t2va", prompt=PROMPT, seed=9, conditions=[], target=dict(short_edge=64, aspect_ratio="16:9", duration_seconds=0.9), num_inference_steps=3)
+    a = s.request("POST", "/v1/videos", h3)
+    check("H3 body: accepted, effective values echoed", a.status == 200 and (a.json["frames"], a.json["seed"], a.json["steps"]) == (22, 9, 3), a.data)
+    b = s.request("POST", "/v1/videos", *multipart([("prompt", PROMPT), ("task", "t2va"), ("seed", 9), ("num_inference_steps", 3),
+                                                    ("target", json.dumps(h3["target"]))]))
+    same = ("size", "frames", "seed", "steps", "task", "seconds", "prompt", "plan")
+    check("H3 body: multipart and JSON mean the same", b.status == 200 and all(a.json[k] == b.json[k] for k in same), (a.data, b.data))
+    c = s.request("POST", "/v1/videos", dict(prompt=PROMPT, extra_params=dict(num_frames=22, num_inference_steps=3), width=96, height=64, fps=24, n=1, flow_shift=None))
+    check("other servers' fields: accepted", c.status == 200 and c.json["size"] == "96x64" and c.json["frames"] == 22, c.data)
+    uri = "data:image/png;base64," + base64.b64encode(png(96, 64)).decode()
+    d = s.request("POST", "/v1/videos", {**SMALL, "conditions": [dict(type="image", uri=uri, role="keyframe", frame_index=0),
+                                                                 dict(type="image", uri=uri, role="keyframe", frame_index=-1)]})
+    check("H3 conditions: two keyframes are fl2va", d.status == 200 and d.json["task"] == "fl2va", d.data)
+    check("poll header", a.headers.get("openai-poll-after-ms", "").isdigit(), a.headers)
+    va, vb = s.wait(a.json["id"]), s.wait(b.json["id"])
+    check("the same request twice gives the same bytes", va["status"] == "completed" and va["sha256"] == vb["sha256"], (va, vb))
+    out = Path(s.log.name).with_suffix(".mp4")
+    # The same request through the command line: one table, one engine, the same bytes.
+    subprocess.run([str(EXE), "generate", "--model", str(MODEL), f"--prompt={PROMPT}", "--task", "t2va", "--seed", "9", "--steps", "3", "--short-edge", "64", "--aspect",
+                    "16:9", "--seconds", "0.9", "--quiet", "--threads", "2", "-o", str(out)], check=True)
+    got = s.request("GET", f"/v1/videos/{a.json['id']}/content").data
+    check("and so does the command line", got == out.read_bytes(), (len(got), out.stat().st_size))
+    e = s.request("POST", "/v1/videos", SMALL, {"Idempotency-Key": "k1"})
+    f = s.request("POST", "/v1/videos", SMALL, {"Idempotency-Key": "k1"})
+    g = s.request("POST", "/v1/videos", {**SMALL, "seed": 1}, {"Idempotency-Key": "k1"})
+    check("an idempotency key gives the first video again", e.json["id"] == f.json["id"] and f.headers.get("Idempotency-Replayed") == "true", f.data)
+    check("and a conflict for another request", g.status == 409 and g.json["error"]["param"] == "Idempotency-Key", g.data)
+    for v in (c, d, e):
+        s.wait(v.json["id"])
+    r = s.request("POST", "/v1/videos", {**SMALL, "num_frames": 124, "evaluations": 900, "num_inference_steps": None})
+    time.sleep(0.5)
+    s.request("POST", f"/v1/videos/{r.json['id']}/cancel")
+    v = s.wait(r.json["id"], 30)
+    check("cancel ends a running video as failed/cancelled", v["status"] == "failed" and v["error"]["code"] == "cancelled", v)
+
+
+def browser(s, video):
+    path = f"/v1/videos/{video}/content"
+    full = s.request("GET", path)
+    size, tag = len(full.data), full.headers["ETag"]
+    check("content: type, ETag, immutable", full.headers["Content-Type"] == "video/mp4" and "immutable" in full.headers["Cache-Control"] and tag, full.headers)
+    head = s.request("HEAD", path)
+    check("HEAD gives the length and no body", head.status == 200 and head.headers["Content-Length"] == str(size) and head.data == b"", head.headers)
+    for spec, a, b in (("bytes=0-99", 0, 100), ("bytes=100-", 100, size), ("bytes=-7", size - 7, size), (f"bytes=5-{size * 2}", 5, size)):
+        r = s.request("GET", path, headers={"Range": spec})
+        check(f"Range {spec}", r.status == 206 and r.data == full.data[a:b] and r.headers["Content-Range"] == f"bytes {a}-{b - 1}/{size}", r.headers)
+    r = s.request("GET", path, headers={"Range": f"bytes={size}-"})
+    check("Range beyond the end is 416", r.status == 416 and r.headers["Content-Range"] == f"bytes */{size}", r.status)
+    for spec in ("bytes=9-5", "bytes=a-b", "bytes=0-1,3-4", "lines=1-2"):
+        r = s.request("GET", path, headers={"Range": spec})
+        check(f"Range {spec} is ignored", r.status == 200 and r.data == full.data, r.status)
+    check("If-None-Match gives 304", s.request("GET", path, headers={"If-None-Match": tag}).status == 304)
+    r = s.request("GET", path, headers={"Range": "bytes=0-9", "If-Range": '"other"'})
+    check("If-Range of another tag gives the whole", r.status == 200 and r.data == full.data, r.status)
+    r = s.request("OPTIONS", "/v1/videos", headers={"Origin": "https://studio.example", "Access-Control-Request-Method": "POST"})
+    check("CORS preflight of an allowed origin", r.status == 204 and r.headers["Access-Control-Allow-Origin"] == "https://studio.example", r.headers)
+    r = s.request("POST", "/v1/videos", SMALL, {"Origin": "https://evil.example"})
+    check("a foreign page may not create", r.status == 403 and r.headers.get("Access-Control-Allow-Origin") is None, r.status)
+    r = s.request("GET", "/v1/videos", headers={"Host": "evil.example"})
+    check("a foreign Host is refused on loopback", r.status == 403, r.status)
+
+
+def events(s):
+    video = s.request("POST", "/v1/videos", {**SMALL, "num_frames": 56, "num_inference_steps": 9}).json["id"]
+    text = s.request("GET", f"/v1/videos/{video}/events", timeout=120).data.decode()
+    names = re.findall(r"^event: (\w+)$", text, re.M)
+    last = json.loads(re.findall(r"^data: (.*)$", text, re.M)[-1])
+    check("events: progress, then the end with the resource", "progress" in names and names[-1] == "end" and last["status"] == "completed", text[-500:])
+    seen = [json.loads(x)["progress"] for x in re.findall(r"event: progress\ndata: (.*)", text)]
+    check("events: progress only grows", seen == sorted(seen) and len(seen) >= 2, seen)
+    check("metrics say what happened", 'zoetrope_jobs{status="completed"}' in (m := s.request("GET", "/metrics").data.decode()) and "zoetrope_stage_seconds_total" in m, m[:300])
+    bad = [x for x in m.splitlines() if not re.fullmatch(r'# (HELP|TYPE) .*|[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [-+.e0-9Inf]+', x)]
+    check("metrics are well formed", not bad, bad)
+    doc = s.request("GET", "/openapi.json").json
+    check("openapi lists every route and field", "/v1/videos/{id}/content" in doc["paths"] and "num_inference_steps" in doc["components"]["schemas"]["CreateVideo"]["properties"])
+    check("capabilities", "t2va" in s.request("GET", "/v1/capabilities").json["tasks"])
+    return doc["components"]["schemas"]["CreateVideo"]["properties"]
+
+
+def refused(r, wanted=None):
+    """Why an answer to a bad request is wrong, or ''."""
+    if not 400 <= r.status < 500:
+        return f"status {r.status}: {r.data[:200]}"
+    e = (r.json or {}).get("error")
+    if not isinstance(e, dict) or set(e) != {"message", "type", "param", "code"} or not e["message"] or not e["code"]:
+        return f"no error object: {r.data[:200]}"
+    if wanted is not None and not (isinstance(e["param"], str) and any(e["param"] == w or e["param"].startswith((w + ".", w + "[")) for w in wanted)):
+        return f"names {e['param']}, wanted {' or '.join(wanted)}: {e['message']}"
+    return ""
+
+
+def bad_requests(s, properties):
+    before = s.request("GET", "/v1/videos?limit=1").json["first_id"]
+    count = wrong = 0
+    for name, body, headers, wanted in [*bad_json(properties), *bad_multipart()]:
+        r = s.request("POST", "/v1/videos", body, headers)
+        why = refused(r, wanted)
+        count += 1
+        if why:
+            wrong += 1
+            if wrong <= 40:
+                check(f"bad request: {name}", False, why)
+    for method, path, wanted in (("GET", "/v1/videos?limit=x", "limit"), ("GET", "/v1/videos?limit=-1", "limit"), ("GET", "/v1/videos?limit=101", "limit"),
+                                 ("GET", "/v1/videos?order=up", "order"), ("GET", "/v1/videos?after=video_x", "after"), ("GET", "/v1/videos?status=lost", "status"),
+                                 ("GET", "/v1/videos/" + "a" * 5000, "id"), ("GET", "/v1/videos/..%2f..%2fetc%2fpasswd", None), ("GET", "/v1/videos/%00", None),
+                                 ("DELETE", "/v1/videos/video_" + "0" * 32, "id"), ("GET", "/v1/videos/%zz", None), ("POST", "/v1/videos/edits", None),
+                                 ("POST", "/v1/videos/video_" + "0" * 32 + "/remix", "id"), ("PATCH", "/v1/videos", None), ("GET", "/nothing", None)):
+        why = refused(s.request(method, path), [wanted] if wanted else None)
+        count += 1
+        if why:
+            wrong += 1
+            check(f"bad request: {method} {path[:60]}", False, why)
+    check(f"{count} bad requests are each refused with the field at fault", wrong == 0 and count >= 500, f"{wrong} of {count}")
+    check("none of them left a job", s.request("GET", "/v1/videos?limit=1").json["first_id"] == before)
+    answers = []
+    for name, raw, allowed in bad_raw():
+        with socket.create_connection(("127.0.0.1", s.port), 15) as c:
+            c.settimeout(15)
+            try:
+                c.sendall(raw)
+                c.shutdown(socket.SHUT_WR)
+                data = b""
+                while chunk := c.recv(65536):
+                    data += chunk
+            except OSError as e:
+                data = b"" if isinstance(e, ConnectionError) else str(e).encode()
+        status = int(data[9:12]) if data.startswith(b"HTTP/1.1 ") else 0
+        answers.append((name, status, status in allowed))
+    check(f"{len(answers)} pieces of broken HTTP are refused", all(ok for *_, ok in answers), [a for a in answers if not a[2]])
+    check("the server lives", s.request("GET", "/healthz").status == 200 and s.process.poll() is None)
+
+
+def careless(s, video):
+    start = time.time()
+    with socket.create_connection(("127.0.0.1", s.port), 30) as c:   # a byte a moment, for ever
+        c.settimeout(0.2)
+        ended = None
+        for i in range(400):
+            try:
+                c.sendall(b"GET / HTTP/1.1\r\nX: "[i % 19: i % 19 + 1])
+                if c.recv(100) == b"":
+                    ended = time.time() - start
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                ended = time.time() - start
+                break
+    check("a client of one byte a moment is put out", ended is not None and ended < 15, ended)
+    slow = [socket.create_connection(("127.0.0.1", s.port), 5) for _ in range(300)]   # open and silent
+    t = time.time()
+    ok = s.request("GET", f"/v1/videos/{video}").status == 200
+    check("300 silent connections cost nobody anything", ok and time.time() - t < 1, time.time() - t)
+    for c in slow:
+        c.close()
+    body, headers = multipart([("prompt", PROMPT), ("input_reference", ("a.png", b"x" * 3_000_000, "image/png"))])
+    for cut in (0, 10, 100_000, 2_999_999):
+        with socket.create_connection(("127.0.0.1", s.port), 5) as c:   # vanishes in the middle of its upload
+            c.sendall(f"POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Type: {headers['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+            c.sendall(body[:cut])
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", s.port), 5) as c:   # and in the middle of its download
+            c.sendall(f"GET /v1/videos/{video}/content HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            c.recv(1000)
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    time.sleep(0.5)
+    m = s.request("GET", "/metrics").data.decode()
+    held = re.search(r"^zoetrope_http_body_bytes (\S+)", m, re.M)
+    check("vanished uploads hold no bytes", held and float(held.group(1)) == 0, held and held.group(0))
+    with socket.create_connection(("127.0.0.1", s.port), 5) as c:
+        c.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        data = b""
+        while chunk := c.recv(65536):
+            data += chunk
+    check("pipelined requests are answered in order", data.count(b"HTTP/1.1 200") == 4, data[:200])
+    with socket.create_connection(("127.0.0.1", s.port), 5) as c:
+        c.sendall(b"POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n")
+        first = c.recv(1000)
+        c.sendall(b"{}")
+        check("100-continue", first.startswith(b"HTTP/1.1 100") and c.recv(1000).startswith(b"HTTP/1.1 400"), first)
+
+
+def keys(folder):
+    made = {}
+    for who in ("ann", "bob", "eve"):
+        out = subprocess.run([str(EXE), "key", who], capture_output=True, text=True, check=True).stdout
+        made[who] = (re.search(r"zk_[0-9a-f]{64}", out).group(0), json.loads(re.search(r"\{.*\}", out).group(0))["keys"][0])
+    made["bob"][1].update(scopes=["read"])
+    made["eve"][1].update(per_minute=3, lenient=True)
+    (folder / "keys.json").write_text(json.dumps({"keys": [k for _, k in made.values()]}))
+    s = Server(folder / "keyed", "--keys", folder / "keys.json", "--workers", "0", "--max-queued", "2")
+    auth = {who: {"Authorization": f"Bearer {secret}"} for who, (secret, _) in made.items()}
+    check("keys: none is 401", s.request("GET", "/v1/videos").status == 401 and s.request("GET", "/v1/videos", headers={"Authorization": "Bearer zk_x"}).status == 401)
+    check("keys: health needs none", s.request("GET", "/healthz").status == 200)
+    a = s.request("POST", "/v1/videos", SMALL, auth["ann"])
+    check("keys: ann creates", a.status == 200, a.data)
+    check("keys: bob only reads", s.request("POST", "/v1/videos", SMALL, auth["bob"]).status == 403 and s.request("GET", "/v1/videos", headers=auth["bob"]).status == 200)
+    path = f"/v1/videos/{a.json['id']}"
+    check("keys: bob sees nothing of ann's", s.request("GET", path, headers=auth["bob"]).status == 404 and s.request("GET", "/v1/videos", headers=auth["bob"]).json["data"] == [])
+    check("keys: /metrics needs its scope", s.request("GET", "/metrics", headers=auth["ann"]).status == 403)
+    e = s.request("POST", "/v1/videos", {**SMALL, "colour": 1}, auth["eve"])
+    check("keys: a lenient key is warned about unknown fields", e.status == 200 and "colour" in str(e.json["warnings"]), e.data)
+    f = s.request("POST", "/v1/videos", SMALL, auth["ann"])
+    check("a full queue is 429 with Retry-After", f.status == 429 and int(f.headers["Retry-After"]) >= 1 and f.json["error"]["code"] == "queue_full", f.data)
+    codes = [s.request("GET", "/v1/videos", headers=auth["eve"]) for _ in range(5)]
+    check("keys: a rate gives 429 with Retry-After", codes[-1].status == 429 and int(codes[-1].headers["Retry-After"]) >= 1, [c.status for c in codes])
+    d = s.request("DELETE", path, headers=auth["ann"])
+    check("a queued video is deleted", d.status == 200 and s.request("GET", path, headers=auth["ann"]).status == 404, d.data)
+    check("SIGTERM ends it with 0", s.stop() == 0)
+    for args, why in ((["--host", "0.0.0.0"], "keys"), (["--port", "99999"], "port"), (["--store", "mysql:x"], "store"), (["--data", "/dev/null/x"], "data")):
+        run = subprocess.run([str(EXE), "serve", "--model", str(MODEL), "--data", str(folder / "none"), "--port", "0", *args], capture_output=True, text=True, timeout=20)
+        check(f"serve {' '.join(args)} is refused", run.returncode not in (0, 1) and why in run.stderr, (run.returncode, run.stderr))
+
+
+def too_large(folder):
+    s = Server(folder / "tight", "--workers", "0", "--memory", "64", "--max-body", "1")
+    r = s.request("POST", "/v1/videos", {**SMALL, "size": "4096x4096"})
+    check("a clip that does not fit is 413 before it starts", r.status == 413 and r.json["error"]["param"] == "size", r.data)
+    r = s.request("POST", "/v1/videos", b"{" + b" " * (1 << 21), {"Content-Type": "application/json"})
+    check("a body above the limit is 413", r.status == 413, r.status)
+    check("SIGTERM ends it with 0 again", s.stop() == 0)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as d:
+        folder = Path(d)
+        s = Server(folder / "main", "--cors-origin", "https://studio.example")
+        try:
+            video = official_client(s)
+            other_bodies(s)
+            browser(s, video)
+            properties = events(s)
+            bad_requests(s, properties)
+            careless(s, video)
+            last = s.request("POST", "/v1/videos", {**SMALL, "num_frames": 124, "evaluations": 900, "num_inference_steps": None}).json["id"]
+            time.sleep(1)
+            start = time.time()
+            code = s.stop()
+            check("SIGTERM in the middle of a job ends soon with 0", code == 0 and time.time() - start < 20, (code, time.time() - start))
+            s = Server(folder / "main")
+            check("and the job is still there", s.request("GET", f"/v1/videos/{last}").json["status"] in ("queued", "in_progress"))
+            s.request("DELETE", f"/v1/videos/{last}")
+            check("the server ends with 0", s.stop() == 0)
+        finally:
+            if s.process.poll() is None:
+                s.process.kill()
+        keys(folder)
+        too_large(folder)
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
