@@ -115,7 +115,8 @@ TEST(UrlFetch, OnlyPublicAddressesAreSpokenTo) {
                          "::ffff:127.0.0.1", "::ffff:8.8.8.8", "fe80::1", "fc00::1", "fd12::1", "ff02::1",
                          "64:ff9b::7f00:1", "2001:db8::1", "2002:7f00:1::", "2002:a00:1::", "2001::1", "", "x", "8.8.8", "0x7f000001"})
     EXPECT_FALSE(is_public_address(ip)) << ip;
-  for (const char* ip : {"8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450::1", "2002:808:808::"}) EXPECT_TRUE(is_public_address(ip)) << ip;
+  for (const char* ip : {"8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450::1", "2002:808:808::"})
+    EXPECT_TRUE(is_public_address(ip)) << ip;
   EXPECT_THROW(fetch_url("http://127.0.0.1:1/x", {}), Error);
   EXPECT_THROW(fetch_url("file:///etc/hostname", {}), Error);
 }
