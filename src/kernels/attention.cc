@@ -129,7 +129,8 @@ void attention_bf16(const Exec& exec, const AttentionArgs& a) {
   exec.threads.parallel_for(blocks * a.heads, 1, [&](int64_t i, int64_t end, int worker) {
     for (; i < end; ++i) {
       const int64_t h = i / blocks, row = i % blocks * rows, kv = h / group;
-      ops.bf16_attention({a.q + row * a.q_stride + h * D, a.o + row * a.o_stride + h * D, a.q_stride, a.o_stride,
+      ops.bf16_attention({a.q + row * a.q_stride + h * D, a.o_tiles ? nullptr : a.o + row * a.o_stride + h * D, a.o_tiles, row, h * D,
+                          int64_t{a.heads} * D, a.q_stride, a.o_stride,
                           std::min(rows, a.q_rows - row), first_valid(a, row), packed + 2 * kv * size, packed + (2 * kv + 1) * size,
                           a.kv_rows, D, a.scale, scratch + worker * room});
     }
@@ -143,8 +144,13 @@ void attention(const Exec& exec, const AttentionArgs& a) {
     fail(ErrorKind::internal, "attention: found {} heads of {} over {} key heads, wanted a multiple; fix the caller", a.heads, a.head_dim,
          a.kv_heads);
   }
+  const bool tiled = a.compute == Compute::bf16 && exec.ops.bf16_attention;
+  if (a.o_tiles && (!tiled || a.heads * a.head_dim % kTileCols != 0)) {
+    fail(ErrorKind::internal, "attention: found a result in tiles of {} heads of {} computed in {}; fix the caller", a.heads, a.head_dim,
+         compute_name(a.compute));
+  }
   if (a.q_rows < 1) return;
-  if (a.compute == Compute::bf16 && exec.ops.bf16_attention) attention_bf16(exec, a);
+  if (tiled) attention_bf16(exec, a);
   else attention_f32(exec, a);
 }
 

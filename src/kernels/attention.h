@@ -2,6 +2,7 @@
 // Softmax attention in one pass over the keys; no score matrix is ever held whole.
 #include <cstdint>
 
+#include "kernels/activations.h"
 #include "kernels/compute.h"
 #include "kernels/exec.h"
 
@@ -13,6 +14,7 @@ struct AttentionArgs {
   const float* k = nullptr;
   const float* v = nullptr;
   float* o = nullptr;
+  uint16_t* o_tiles = nullptr;         // instead of o, where compute is bf16 and tile units are there: Activations [q_rows, heads * head_dim]
   int64_t q_rows = 0, kv_rows = 0;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0;   // floats between rows
   int heads = 0, kv_heads = 0, head_dim = 0;

@@ -19,15 +19,46 @@ void check(bool ok, const char* op, ConstMat x, ConstMat y) {
 }
 
 void check_same(const char* op, ConstMat x, ConstMat y) { check(x.rows == y.rows && x.cols == y.cols, op, x, y); }
+ConstMat shape_of(const Activations& y) { return {y.data, y.rows, y.cols, y.stride}; }
 
-NormRows norm_rows(ConstMat x, Mat y, float eps, const float* weight, const float* bias) {
+// Sixteen rows at a time of kernel(first row, rows, out [rows, y.cols]) go from a cache into tiles.
+template <class Kernel>
+void into_tiles(const Exec& exec, const Activations& y, Kernel&& kernel) {
+  if (y.cols % kTileCols != 0 || !exec.ops.to_bf16_tiles) {
+    fail(ErrorKind::internal, "tiles of {} columns on {}: wanted a multiple of {} and tile units; fix the caller", y.cols, exec.ops.name, kTileCols);
+  }
+  Arena::Scope scope(exec.scratch);
+  float* scratch = exec.scratch.take<float>(kTileRows * y.cols * exec.threads.count());
+  const int64_t zero = 0, blocks = (y.rows + kTileRows - 1) / kTileRows;
+  exec.threads.parallel_for(blocks, std::max<int64_t>(1, row_grain(y.cols) / kTileRows), [&](int64_t i, int64_t end, int worker) {
+    float* part = scratch + worker * kTileRows * y.cols;
+    for (; i < end; ++i) {
+      const int64_t row = i * kTileRows, rows = std::min(kTileRows, y.rows - row);
+      kernel(row, rows, part);
+      F32Block a{};
+      a.a = part, a.row_stride = a.segment = a.k = y.cols, a.offsets = &zero, a.m = rows;
+      exec.ops.to_bf16_tiles(a, 1, y.tiles + row * y.cols);
+    }
+  });
+}
+
+NormRows norm_rows(ConstMat x, const Activations& y, float eps, const float* weight, const float* bias) {
   NormRows p{};
   p.x = x.data, p.x_stride = x.stride, p.y = y.data, p.y_stride = y.stride;
   p.rows = x.rows, p.cols = x.cols, p.eps = eps, p.weight = weight, p.bias = bias;
   return p;
 }
 
-void for_rows(const Exec& exec, NormRows p, void (*kernel)(const NormRows&) noexcept) {
+void for_rows(const Exec& exec, NormRows p, const Activations& y, void (*kernel)(const NormRows&) noexcept) {
+  if (y.tiles) {
+    into_tiles(exec, y, [&](int64_t i, int64_t rows, float* out) {
+      NormRows part = p;
+      part.x += i * p.x_stride, part.y = out, part.y_stride = p.cols, part.rows = rows;
+      if (p.table_row) part.table_row += i;
+      kernel(part);
+    });
+    return;
+  }
   exec.threads.parallel_for(p.rows, row_grain(p.cols), [&](int64_t i, int64_t end, int) {
     NormRows part = p;
     part.x += i * p.x_stride, part.y += i * p.y_stride, part.rows = end - i;
@@ -63,22 +94,22 @@ void periodic(const float* values, int64_t channels, bool invert, float* out) {
 
 }  // namespace
 
-void rms_norm(const Exec& exec, ConstMat x, const float* weight, float eps, Mat y) {
-  check_same("rms_norm", x, y);
-  for_rows(exec, norm_rows(x, y, eps, weight, nullptr), exec.ops.rms_norm);
+void rms_norm(const Exec& exec, ConstMat x, const float* weight, float eps, const Activations& y) {
+  check_same("rms_norm", x, shape_of(y));
+  for_rows(exec, norm_rows(x, y, eps, weight, nullptr), y, exec.ops.rms_norm);
 }
 
-void layer_norm(const Exec& exec, ConstMat x, const float* weight, const float* bias, float eps, Mat y) {
-  check_same("layer_norm", x, y);
-  for_rows(exec, norm_rows(x, y, eps, weight, bias), exec.ops.layer_norm);
+void layer_norm(const Exec& exec, ConstMat x, const float* weight, const float* bias, float eps, const Activations& y) {
+  check_same("layer_norm", x, shape_of(y));
+  for_rows(exec, norm_rows(x, y, eps, weight, bias), y, exec.ops.layer_norm);
 }
 
 void rms_norm_modulate(const Exec& exec, ConstMat x, const float* weight, float eps, const float* scale, const float* shift,
-                       int64_t stride, const int32_t* table_row, Mat y) {
-  check_same("rms_norm_modulate", x, y);
+                       int64_t stride, const int32_t* table_row, const Activations& y) {
+  check_same("rms_norm_modulate", x, shape_of(y));
   NormRows p = norm_rows(x, y, eps, weight, nullptr);
   p.scale = scale, p.shift = shift, p.stride = stride, p.table_row = table_row;
-  for_rows(exec, p, exec.ops.rms_norm_modulate);
+  for_rows(exec, p, y, exec.ops.rms_norm_modulate);
 }
 
 void head_norm_rope(const Exec& exec, float* x, int64_t rows, int64_t stride, int heads, int head_dim, float eps, const float* weight,
@@ -93,9 +124,15 @@ void head_norm_rope(const Exec& exec, float* x, int64_t rows, int64_t stride, in
   });
 }
 
-void swiglu(const Exec& exec, ConstMat x, bool value_first, Mat y) {
-  check(x.rows == y.rows && x.cols == 2 * y.cols, "swiglu", x, y);
-  for_rows(exec, map_rows(x, y), [&](const MapRows& p) { exec.ops.swiglu(p, value_first); });
+void swiglu(const Exec& exec, ConstMat x, bool value_first, const Activations& y) {
+  check(x.rows == y.rows && x.cols == 2 * y.cols, "swiglu", x, shape_of(y));
+  if (y.tiles) {
+    into_tiles(exec, y, [&](int64_t i, int64_t rows, float* out) {
+      exec.ops.swiglu({x.row(i), x.stride, out, y.cols, rows, y.cols, nullptr, nullptr}, value_first);
+    });
+    return;
+  }
+  for_rows(exec, map_rows(x, {y.data, y.rows, y.cols, y.stride}), [&](const MapRows& p) { exec.ops.swiglu(p, value_first); });
 }
 
 void silu(const Exec& exec, ConstMat x, Mat y) { activate(exec, "silu", x, y, 1); }

@@ -1,20 +1,22 @@
 #pragma once
-// Row and element operations, all float32 in and out, each over the threads of `exec`. `y` may be `x` where shapes agree.
+// Row and element operations, all float32 in and out (Activations: or bf16 tiles out), each over the threads of `exec`. `y` may be `x`
+// where shapes agree.
 #include <cstdint>
 
+#include "kernels/activations.h"
 #include "kernels/exec.h"
 #include "tensor/tensor.h"
 
 namespace zt {
 
 // y = x / sqrt(mean(x^2) + eps) * weight, row by row; weight [cols] or null (ones).
-void rms_norm(const Exec& exec, ConstMat x, const float* weight, float eps, Mat y);
+void rms_norm(const Exec& exec, ConstMat x, const float* weight, float eps, const Activations& y);
 // y = (x - mean) / sqrt(var + eps) * weight + bias, row by row.
-void layer_norm(const Exec& exec, ConstMat x, const float* weight, const float* bias, float eps, Mat y);
+void layer_norm(const Exec& exec, ConstMat x, const float* weight, const float* bias, float eps, const Activations& y);
 
 // AdaLN: y = rms_norm(x) * (1 + scale[r]) + shift[r] with r = table_row[row]; scale and shift are rows of [cols] floats, `stride` apart.
 void rms_norm_modulate(const Exec& exec, ConstMat x, const float* weight, float eps, const float* scale, const float* shift,
-                       int64_t stride, const int32_t* table_row, Mat y);
+                       int64_t stride, const int32_t* table_row, const Activations& y);
 
 // On every head of every row, in place: RMSNorm over head_dim (if eps > 0; weight [head_dim] or null), then, where cosine is not null,
 // rotate_half over the first 2 * half channels: (a, b) at (c, c + half) -> (a cos - b sin, b cos + a sin); the rest stays.
@@ -23,7 +25,7 @@ void head_norm_rope(const Exec& exec, float* x, int64_t rows, int64_t stride, in
                     const float* weight, const float* cosine, const float* sine, int64_t half);
 
 // x [M, 2F] -> y [M, F]. value_first: y = x[:, :F] * silu(x[:, F:]), else silu(x[:, :F]) * x[:, F:].
-void swiglu(const Exec& exec, ConstMat x, bool value_first, Mat y);
+void swiglu(const Exec& exec, ConstMat x, bool value_first, const Activations& y);
 void silu(const Exec& exec, ConstMat x, Mat y);
 void gelu_tanh(const Exec& exec, ConstMat x, Mat y);
 void gelu_erf(const Exec& exec, ConstMat x, Mat y);

@@ -5,13 +5,14 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/elementwise.h"
 #include "kernels/ops.h"
 
 namespace zt {
 
 namespace {
 
-constexpr int64_t kTileK = 32, kTileN = 16, kPanelN = 32;   // bf16 tiles: pairs along K, columns, columns of a panel
+constexpr int64_t kTileK = kTileCols, kTileN = 16, kPanelN = 32;   // bf16 tiles: pairs along K, columns, columns of a panel
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -73,6 +74,13 @@ void pack_f32(const Ops& ops, std::span<const View> stacked, PackedWeight& p) {
   }
 }
 
+// Row of W that stands first in the 16 of a tile at column j.
+int64_t source_row(const PackedWeight& p, int64_t j) {
+  if (!p.paired) return j;
+  const bool value = j / kTileN % 2 == 0;
+  return j / (2 * kTileN) * kTileN + (value == p.value_first ? 0 : p.n / 2);
+}
+
 // Panel layout of gemm_bf16: [k_tiles][16-column tiles][16 pairs][16 columns][2].
 void pack_bf16(std::span<const View> stacked, PackedWeight& p) {
   const int64_t k = p.k(), k_tiles = round_up(k, kTileK) / kTileK;
@@ -82,7 +90,7 @@ void pack_bf16(std::span<const View> stacked, PackedWeight& p) {
     const int64_t n = std::min(kTileN, p.n - j), panel = j / kPanelN * kPanelN;
     const int64_t tiles = std::min(kPanelN, round_up(p.n - panel, kTileN)) / kTileN;   // of this panel: 1 or 2
     uint16_t* out = p.data.as<uint16_t>() + panel * k_tiles * kTileK + (j - panel) * kTileK;
-    read_rows(stacked, k, j, n, rows.data());
+    read_rows(stacked, k, source_row(p, j), n, rows.data());
     uint32_t* pairs = reinterpret_cast<uint32_t*>(out);   // two values along k as one word
     for (int64_t c = 0; c < n; ++c) {
       const float* row = rows.data() + c * k;
@@ -161,6 +169,24 @@ FinishBlock end_of(const GemmOutput& c, int64_t m, int64_t rows, int64_t n, int6
   return f;
 }
 
+// Where a product goes: C, or, for paired weights, y and a bias in the order of the packed rows.
+struct Target {
+  const GemmOutput* c;
+  const Activations* y;
+  const float* bias;
+  int64_t stride() const { return c ? c->row_stride : y->stride; }
+};
+
+FinishBlock end_of(const Target& t, int64_t m, int64_t rows, int64_t n, int64_t cols, bool stream) {
+  if (t.c) return end_of(*t.c, m, rows, n, cols, stream);
+  FinishBlock f{};
+  f.m = rows, f.n = cols, f.paired = true;
+  f.bias = t.bias ? t.bias + n : nullptr;
+  f.c = t.y->data ? t.y->data + m * t.y->stride + n / 2 : nullptr, f.ldc = t.y->stride;
+  f.tiles = t.y->tiles, f.tile_row = m, f.tile_col = n / 2, f.tile_cols = t.y->cols;
+  return f;
+}
+
 void gemm_f32(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const GemmOutput& c) {
   const Ops& ops = exec.ops;
   const int64_t K = w.k(), N = round_up(w.n, ops.f32_lane);
@@ -223,7 +249,7 @@ void gather_tiles(const Ops& ops, const GemmInput& a, const Runs& runs, int64_t 
 }
 
 // Where gather_tiles puts the tiles.
-Bf16Rows gathered(Arena& scratch, uint16_t* tiles, int64_t k_tiles, int parts) {
+Bf16Rows gathered(Arena& scratch, const uint16_t* tiles, int64_t k_tiles, int parts) {
   int64_t* offset = scratch.take<int64_t>(k_tiles);
   for (int64_t t = 0; t < k_tiles; ++t) offset[t] = t * parts * 16 * kTileK;
   return {tiles, k_tiles * parts * 16 * kTileK, kTileK, 16 * kTileK, offset};
@@ -247,15 +273,15 @@ int64_t rows_per_task(int64_t M, int64_t values, int threads) {
   return round_up((M + tasks - 1) / tasks, 32);
 }
 
-void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const GemmOutput& c) {
+void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const PackedWeight& w, const Target& c) {
   const Ops& ops = exec.ops;
   const int threads = exec.threads.count();
   const int parts = w.parts;
   const int64_t K = w.k(), k_tiles = round_up(K, kTileK) / kTileK, N = round_up(w.n, kTileN);
-  const bool shared = runs.count > 1 && runs.segment % kTileK == 0 && a.row_stride > 0 && a.row_stride * 2 <= K;
-  const bool stream = streams(c, a.rows, w.n);
+  const bool shared = !a.tiles && runs.count > 1 && runs.segment % kTileK == 0 && a.row_stride > 0 && a.row_stride * 2 <= K;
+  const bool stream = c.c && streams(*c.c, a.rows, w.n);
   const int64_t tall = rows_per_task(a.rows, K * parts, threads);
-  if (tall > 0 && !shared) {
+  if (tall > 0 && !shared && !a.tiles) {
     const int64_t room = round_up(tall, 32) * k_tiles * parts * kTileK;
     uint16_t* tiles = exec.scratch.take<uint16_t>(room * threads);
     const Bf16Rows layout = gathered(exec.scratch, tiles, k_tiles, parts);
@@ -271,7 +297,9 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
     return;
   }
   Bf16Rows rows_of{};
-  if (shared) {
+  if (a.tiles) {
+    rows_of = gathered(exec.scratch, a.tiles, k_tiles, 1);
+  } else if (shared) {
     rows_of = round_shared(exec, a, runs, k_tiles, parts);
   } else {
     const int64_t blocks = (a.rows + 15) / 16;
@@ -293,7 +321,9 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
 
 }  // namespace
 
-PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute) {
+namespace {
+
+PackedWeight pack(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute, bool gated, bool value_first) {
   PackedWeight p;
   p.compute = compute, p.segments = segments, p.ops = &ops;
   int64_t k = -1;
@@ -308,9 +338,34 @@ PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t 
   if (p.n < 1) fail(ErrorKind::internal, "pack_weight: found no rows, wanted at least one; fix the caller");
   p.segment = k / segments;
   p.parts = parts_of(ops, compute, stacked);
+  p.value_first = value_first;
+  p.paired = gated && p.parts > 0 && p.n % (2 * kTileN) == 0;
   if (p.parts > 0) pack_bf16(stacked, p);
   else pack_f32(ops, stacked, p);
   return p;
+}
+
+void check(const Exec& exec, const GemmInput& a, const PackedWeight& w, bool paired) {
+  const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(a.offsets.size()));
+  if (count * a.segment != w.k() || w.ops != &exec.ops) {
+    fail(ErrorKind::internal, "gemm: found {} runs of {} values and weights of K = {} packed for {}, wanted equal K and {}; fix the caller",
+         count, a.segment, w.k(), w.ops ? w.ops->name : "nothing", exec.ops.name);
+  }
+  if (a.tiles && (w.parts != 1 || count != 1 || a.segment % kTileK != 0)) {
+    fail(ErrorKind::internal, "gemm: found {} runs of {} values in tiles for weights of {} parts, wanted one run of whole tiles and one part; fix the caller",
+         count, a.segment, w.parts);
+  }
+  if (w.paired != paired) fail(ErrorKind::internal, "gemm: found weights {}paired, wanted the other; fix the caller", w.paired ? "" : "not ");
+}
+
+}  // namespace
+
+PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute) {
+  return pack(ops, stacked, segments, compute, false, false);
+}
+
+PackedWeight pack_gated_weight(const Ops& ops, std::span<const View> stacked, bool value_first, Compute compute) {
+  return pack(ops, stacked, 1, compute, true, value_first);
 }
 
 PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Compute compute) {
@@ -318,16 +373,30 @@ PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Comput
 }
 
 void gemm(const Exec& exec, const GemmInput& a, const PackedWeight& w, const GemmOutput& c) {
-  const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(a.offsets.size()));
-  if (count * a.segment != w.k() || w.ops != &exec.ops) {
-    fail(ErrorKind::internal, "gemm: found {} runs of {} values and weights of K = {} packed for {}, wanted equal K and {}; fix the caller",
-         count, a.segment, w.k(), w.ops ? w.ops->name : "nothing", exec.ops.name);
-  }
+  check(exec, a, w, false);
   if (a.rows < 1) return;
   Arena::Scope scope(exec.scratch);
   const Runs runs = join_runs(exec.scratch, a);
-  if (w.parts > 0) gemm_bf16(exec, a, runs, w, c);
+  if (w.parts > 0) gemm_bf16(exec, a, runs, w, {&c, nullptr, nullptr});
   else gemm_f32(exec, a, runs, w, c);
+}
+
+void gemm_swiglu(const Exec& exec, const GemmInput& a, const PackedWeight& w, const float* bias, const Activations& y) {
+  check(exec, a, w, w.paired);
+  if (a.rows != y.rows || 2 * y.cols != w.n) {
+    fail(ErrorKind::internal, "gemm_swiglu: found {} rows, weights of N = {} and a result [{}, {}], wanted equal rows and half of N; fix the caller",
+         a.rows, w.n, y.rows, y.cols);
+  }
+  if (a.rows < 1) return;
+  Arena::Scope scope(exec.scratch);
+  if (!w.paired) {
+    const Mat both{exec.scratch.take<float>(a.rows * w.n), a.rows, w.n, w.n};
+    gemm(exec, a, w, {.data = both.data, .row_stride = both.stride, .bias = bias});
+    return swiglu(exec, both, w.value_first, y);
+  }
+  float* paired_bias = bias ? exec.scratch.take<float>(w.n) : nullptr;
+  for (int64_t j = 0; bias && j < w.n; j += kTileN) std::copy_n(bias + source_row(w, j), kTileN, paired_bias + j);
+  gemm_bf16(exec, a, join_runs(exec.scratch, a), w, {nullptr, &y, paired_bias});
 }
 
 }  // namespace zt

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/activations.h"
 #include "kernels/compute.h"
 #include "kernels/exec.h"
 #include "tensor/tensor.h"
@@ -20,6 +21,7 @@ struct GemmInput {
   int64_t row_stride = 0;
   std::span<const int64_t> offsets;   // empty: one run at offset 0
   int64_t segment = 0;
+  const uint16_t* tiles = nullptr;    // instead of data: bf16 tiles of Activations, one run of K; for weights with parts == 1 only
 };
 
 // W[N, K] in the layout that one ops table wants. A table without bf16 units keeps the weights (rounded where `compute` says so) in
@@ -30,6 +32,8 @@ struct PackedWeight {
   int64_t n = 0, segments = 1, segment = 0;   // K = segments * segment
   Buffer data;
   const Ops* ops = nullptr;                   // the table it was packed for: gemm() refuses another
+  // Rows lie in pairs of 16 values and their 16 gates, for gemm_swiglu; value_first: values were the first half of the rows.
+  bool paired = false, value_first = false;
   int64_t k() const { return segments * segment; }
 };
 
@@ -37,6 +41,9 @@ struct PackedWeight {
 PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Compute compute);
 // The same from several matrices stacked along N (q, k and v as one product).
 PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute);
+
+// The first layer of a gated feed-forward: W[2 F, K], whose result gemm_swiglu folds. Paired where the table has tile units and 16 divides F.
+PackedWeight pack_gated_weight(const Ops& ops, std::span<const View> stacked, bool value_first, Compute compute);
 
 enum class Activation { none, silu, gelu_tanh, gelu_erf };
 
@@ -53,5 +60,9 @@ struct GemmOutput {
 };
 
 void gemm(const Exec& exec, const GemmInput& a, const PackedWeight& w, const GemmOutput& c);
+
+// y [M, F] = swiglu(A * W^T + bias) for weights of pack_gated_weight; bias [2 F] or null, in the order of the rows that were packed.
+// Equal to gemm followed by swiglu (kernels/elementwise.h), which is what it does for weights that are not paired.
+void gemm_swiglu(const Exec& exec, const GemmInput& a, const PackedWeight& w, const float* bias, const Activations& y);
 
 }  // namespace zt

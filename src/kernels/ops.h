@@ -36,6 +36,10 @@ struct FinishBlock {
   const float* gate;             // rows of [n], gate_stride apart, or null
   int64_t gate_stride;
   const int32_t* gate_row;       // [m] or null
+  // Tile products only. Columns come in pairs of 16 values and their 16 gates: c gets value * silu(gate), half as many columns.
+  bool paired;
+  uint16_t* tiles;               // instead of c, bf16 tiles [..][tile_cols / 32][16][32] from row tile_row and column tile_col on; paired only
+  int64_t tile_row, tile_col, tile_cols;
   bool stream;                   // c is too large to be found in a cache again, and every row of it starts on 64 bytes: write past them
 };
 
@@ -83,6 +87,8 @@ struct Bf16Keys {
 struct Bf16Attention {
   const float* q;
   float* o;
+  uint16_t* o_tiles;             // instead of o: bf16 tiles [..][o_cols / 32][16][32], from row o_row and column o_col on
+  int64_t o_row, o_col, o_cols;
   int64_t q_stride, o_stride;
   int64_t m;                     // queries of the block, at most bf16_queries
   int64_t first_valid;           // query i sees keys below first_valid + i; INT64_MAX: all

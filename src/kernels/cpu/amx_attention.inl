@@ -190,6 +190,17 @@ inline void value_block(const uint16_t* p, const uint16_t* v, int64_t rows_pad, 
   }
 }
 
+// Up to 16 columns of a head, from column c on, into the tiles of the result.
+inline void store_in_tiles(const Bf16Attention& p, int64_t i, int64_t c, vf v) {
+  if (p.d % 16 == 0) {
+    _mm256_store_si256((__m256i*)tile_at(p.o_tiles, p.o_cols, p.o_row + i, p.o_col + c), to_bf16_16(v));
+    return;
+  }
+  alignas(32) uint16_t part[16];
+  _mm256_store_si256((__m256i*)part, to_bf16_16(v));
+  for (int64_t j = 0; j < 16 && c + j < p.d; ++j) *tile_at(p.o_tiles, p.o_cols, p.o_row + i, p.o_col + c + j) = part[j];
+}
+
 template <int R>
 inline void attend(const Bf16Attention& p) {
   const int64_t d_pad = pad32(p.d), m = p.m;
@@ -229,7 +240,11 @@ inline void attend(const Bf16Attention& p) {
   }
   for (int64_t i = 0; i < m; ++i) {
     const vf r = vset(w.sum[i] == 0 ? 0.0f : 1.0f / w.sum[i]);   // no visible key: zeros
-    for (int64_t c = 0; c < p.d; c += 16) vstore_n(p.o + i * p.o_stride + c, p.d - c, vmul(vload(w.o + i * d_pad + c), r));
+    for (int64_t c = 0; c < p.d; c += 16) {
+      const vf v = vmul(vload(w.o + i * d_pad + c), r);
+      if (p.o_tiles) store_in_tiles(p, i, c, v);
+      else vstore_n(p.o + i * p.o_stride + c, p.d - c, v);
+    }
   }
 }
 

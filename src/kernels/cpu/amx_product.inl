@@ -87,12 +87,31 @@ void to_bf16_tiles(const F32Block& p, int parts, uint16_t* out) noexcept {
   else rows_to_tiles<3>(p, out);
 }
 
+inline __m256i to_bf16_16(vf v) { return (__m256i)_mm512_cvtneps_pbh(v); }
+
+// Row r and column c of bf16 tiles with `cols` columns.
+inline uint16_t* tile_at(uint16_t* tiles, int64_t cols, int64_t r, int64_t c) {
+  return tiles + (r / 16 * (cols / 32) + c / 32) * kTile + r % 16 * 32 + c % 32;
+}
+
+// value * silu(gate) of the pairs in the 32 x 32 sums at (i, j) of a block.
+inline void finish_pairs(const FinishBlock& f, int64_t i, int64_t j) {
+  const vf value_bias = f.bias ? vload(f.bias + j) : vzero(), gate_bias = f.bias ? vload(f.bias + j + 16) : vzero();
+  for (int64_t r = 0; r < f.m; ++r) {
+    const vf value = vadd(vload(f.acc + r * 32), value_bias), gate = vadd(vload(f.acc + r * 32 + 16), gate_bias);
+    const vf y = vmul(value, vsilu(gate));
+    if (f.tiles) _mm256_store_si256((__m256i*)tile_at(f.tiles, f.tile_cols, f.tile_row + i + r, f.tile_col + j / 2), to_bf16_16(y));
+    else vstore(f.c + (i + r) * f.ldc + j / 2, y);
+  }
+}
+
 // Ends the 32 x 32 sums at (i, j) of a block.
 inline void finish_tile(const Bf16Block& p, int64_t i, int64_t j, const float* acc) {
   FinishBlock f = p.end;
   f.acc = acc, f.ldacc = 32;
   f.m = p.m - i < 32 ? p.m - i : 32;
   f.n = p.end.n - j < 32 ? p.end.n - j : 32;
+  if (f.paired) return finish_pairs(f, i, j);
   f.c += i * f.ldc + j;
   if (f.bias) f.bias += j;
   if (f.gate) f.gate += j;

@@ -33,7 +33,7 @@ Block load_block(const Weights& w, const Ops& ops, const std::string& b, bool mo
           w.vector(b + "attn.norm_k.weight"),
           load_stacked(w, ops, {b + "attn.to_q", b + "attn.to_k", b + "attn.to_v"}, compute),
           load_linear(w, ops, b + "attn.to_out.0", compute),
-          load_linear(w, ops, b + "ff.net.0.proj", compute),
+          load_gated(w, ops, {b + "ff.net.0.proj"}, true, compute),
           load_linear(w, ops, b + "ff.net.2", compute),
           {}};
   if (modulated) k.adaln = load_linear(w, ops, b + "adaln_proj.linear", compute);
@@ -66,7 +66,7 @@ class Dit final : public Denoiser {
             ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const override;
 
  private:
-  void attend(const Ctx& ctx, const Block& b, ConstMat y, const DitState* rope, Mat o) const;
+  void attend(const Ctx& ctx, const Block& b, const Activations& y, const DitState* rope, const Activations& o) const;
   Tensor refine(const Ctx& ctx, ConstMat prompt_embeds) const;
   Mat embed_time(const Ctx& ctx, std::span<const float> timestep) const;
   void run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention,
@@ -103,7 +103,7 @@ Dit::Dit(const Ops& ops, const std::string& folder, Compute compute)
 }
 
 // y [S, hidden] -> o [S, inner]: attention over all rows, before the output projection. `rope` is null in the refiner.
-void Dit::attend(const Ctx& ctx, const Block& b, ConstMat y, const DitState* rope, Mat o) const {
+void Dit::attend(const Ctx& ctx, const Block& b, const Activations& y, const DitState* rope, const Activations& o) const {
   const int heads = static_cast<int>(config_.num_attention_heads), d = static_cast<int>(config_.attention_head_dim);
   const int64_t inner = config_.inner_dim();
   Arena::Scope scope(ctx.arena());
@@ -115,7 +115,7 @@ void Dit::attend(const Ctx& ctx, const Block& b, ConstMat y, const DitState* rop
   head_norm_rope(ctx.exec, qkv.data, y.rows, qkv.stride, heads, d, config_.qk_norm_eps, b.norm_q.data(), cosine, sine, half);
   head_norm_rope(ctx.exec, qkv.data + inner, y.rows, qkv.stride, heads, d, config_.qk_norm_eps, b.norm_k.data(), cosine, sine, half);
   AttentionArgs a;
-  a.q = qkv.data, a.k = qkv.data + inner, a.v = qkv.data + 2 * inner, a.o = o.data;
+  a.q = qkv.data, a.k = qkv.data + inner, a.v = qkv.data + 2 * inner, a.o = o.data, a.o_tiles = o.tiles;
   a.q_rows = a.kv_rows = y.rows;
   a.q_stride = a.k_stride = a.v_stride = qkv.stride, a.o_stride = o.stride;
   a.heads = a.kv_heads = heads, a.head_dim = d;
@@ -133,14 +133,13 @@ Tensor Dit::refine(const Ctx& ctx, ConstMat prompt_embeds) const {
   for (const Block& b : refiner_) {
     ctx.exec.check_cancel();
     Arena::Scope scope(ctx.arena());
-    Mat y = ctx.mat(x.rows, x.cols), o = ctx.mat(x.rows, config_.inner_dim());
-    Mat ff = ctx.mat(x.rows, 2 * config_.ffn_dim), g = ctx.mat(x.rows, config_.ffn_dim);
+    const Activations y = activations_for(ctx, b.qkv, x.rows), o = activations_for(ctx, b.out, x.rows);
+    const Activations g = activations_for(ctx, b.fc2, x.rows);
     rms_norm(ctx.exec, x, b.norm1.data(), config_.norm_eps, y);
     attend(ctx, b, y, nullptr, o);
     linear_add(ctx, o, b.out, x);
     rms_norm(ctx.exec, x, b.norm2.data(), config_.norm_eps, y);
-    linear(ctx, y, b.fc1, ff);
-    swiglu(ctx.exec, ff, true, g);
+    linear_swiglu(ctx, y, b.fc1, g);
     linear_add(ctx, g, b.fc2, x);
   }
   rms_norm(ctx.exec, x, refiner_norm_.data(), config_.final_norm_eps, x);
@@ -205,11 +204,11 @@ void Dit::run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat 
   linear(ctx, temb, b.adaln, table);
   const float *shift_msa = table.data, *scale_msa = shift_msa + h, *gate_msa = scale_msa + h;
   const float *shift_mlp = gate_msa + h, *scale_mlp = shift_mlp + h, *gate_mlp = scale_mlp + h;
-  Mat y = ctx.mat(x.rows, h);
+  const Activations y = activations_for(ctx, b.qkv, x.rows);
   rms_norm_modulate(ctx.exec, x, b.norm1.data(), config_.norm_eps, scale_msa, shift_msa, stride, adaln_row, y);
   {
     Arena::Scope attention_scope(ctx.arena());
-    Mat o = ctx.mat(x.rows, config_.inner_dim());
+    const Activations o = activations_for(ctx, b.out, x.rows);
     attend(ctx, b, y, &p, o);
     if (tap_attention) {
       Mat branch = ctx.mat(x.rows, h);
@@ -219,10 +218,9 @@ void Dit::run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat 
     linear_gated(ctx, o, b.out, x, gate_msa, stride, adaln_row);
   }
   ctx.exec.check_cancel();
-  Mat ff = ctx.mat(x.rows, 2 * config_.ffn_dim), g = ctx.mat(x.rows, config_.ffn_dim);
+  const Activations g = activations_for(ctx, b.fc2, x.rows);
   rms_norm_modulate(ctx.exec, x, b.norm2.data(), config_.norm_eps, scale_mlp, shift_mlp, stride, adaln_row, y);
-  linear(ctx, y, b.fc1, ff);
-  swiglu(ctx.exec, ff, true, g);
+  linear_swiglu(ctx, y, b.fc1, g);
   linear_gated(ctx, g, b.fc2, x, gate_mlp, stride, adaln_row);
 }
 

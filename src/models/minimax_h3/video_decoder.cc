@@ -52,11 +52,12 @@ Rope make_rope(const Ctx& ctx, const VideoVaeConfig& c, int64_t frames, int64_t 
   return rope;
 }
 
-void attend(const Ctx& ctx, const VideoDecoder::Block& b, const VideoVaeConfig& c, const Rope& rope, ConstMat h, Mat x) {
+void attend(const Ctx& ctx, const VideoDecoder::Block& b, const VideoVaeConfig& c, const Rope& rope, const Activations& h, Mat x) {
   const int64_t dim = c.dim(), tokens = h.rows;
   const int heads = static_cast<int>(c.decoder_num_attention_heads), head_dim = static_cast<int>(c.decoder_attention_head_dim);
   Arena::Scope scope(ctx.arena());
-  Mat qkv = ctx.mat(tokens, 3 * dim), o = ctx.mat(tokens, dim);
+  const Activations o = activations_for(ctx, b.out, tokens);
+  Mat qkv = ctx.mat(tokens, 3 * dim);
   linear(ctx, h, b.qkv, qkv);
   for (int64_t part = 0; part < 2; ++part)
     head_norm_rope(ctx.exec, qkv.data + part * dim, tokens, qkv.stride, heads, head_dim, c.decoder_norm_eps, nullptr, rope.cosine.data,
@@ -65,6 +66,7 @@ void attend(const Ctx& ctx, const VideoDecoder::Block& b, const VideoVaeConfig& 
                        .k = qkv.data + dim,
                        .v = qkv.data + 2 * dim,
                        .o = o.data,
+                       .o_tiles = o.tiles,
                        .q_rows = tokens,
                        .kv_rows = tokens,
                        .q_stride = qkv.stride,
@@ -79,11 +81,10 @@ void attend(const Ctx& ctx, const VideoDecoder::Block& b, const VideoVaeConfig& 
   linear_gated(ctx, o, b.out, x, b.scale1.data(), 0, nullptr);
 }
 
-void feed_forward(const Ctx& ctx, const VideoDecoder::Block& b, const VideoVaeConfig& c, ConstMat h, Mat x) {
+void feed_forward(const Ctx& ctx, const VideoDecoder::Block& b, const Activations& h, Mat x) {
   Arena::Scope scope(ctx.arena());
-  Mat both = ctx.mat(h.rows, 2 * c.ffn_dim()), inner = ctx.mat(h.rows, c.ffn_dim());
-  linear(ctx, h, b.fc1, both);
-  swiglu(ctx.exec, both, true, inner);
+  const Activations inner = activations_for(ctx, b.fc2, h.rows);
+  linear_swiglu(ctx, h, b.fc1, inner);
   linear_gated(ctx, inner, b.fc2, x, b.scale2.data(), 0, nullptr);
 }
 
@@ -99,7 +100,7 @@ VideoDecoder load_video_decoder(const Weights& w, const Ops& ops, const VideoVae
     const std::string p = fmt::format("decoder.transformer_blocks.{}.", i);
     d.blocks.push_back({w.vector(p + "norm1.weight"), w.vector(p + "scale1"), w.vector(p + "norm2.weight"), w.vector(p + "scale2"),
                         load_stacked(w, ops, {p + "attn.to_q", p + "attn.to_k", p + "attn.to_v"}, compute),
-                        load_linear(w, ops, p + "attn.to_out.0", compute), load_linear(w, ops, p + "ff.net.0.proj", compute),
+                        load_linear(w, ops, p + "attn.to_out.0", compute), load_gated(w, ops, {p + "ff.net.0.proj"}, true, compute),
                         load_linear(w, ops, p + "ff.net.2", compute)});
   }
   d.norm_out_weight = w.vector("decoder.norm_out.weight");
@@ -112,7 +113,7 @@ void decode_patches(const Ctx& ctx, const VideoDecoder& d, const VideoVaeConfig&
                     int64_t width, Mat patches) {
   Arena::Scope scope(ctx.arena());
   const int64_t voxels = latents.rows, tokens = voxels + c.decoder_num_register_tokens + 1;
-  Mat z = ctx.mat(voxels, c.latent_channels), x = ctx.mat(tokens, c.dim()), h = ctx.mat(tokens, c.dim());
+  Mat z = ctx.mat(voxels, c.latent_channels), x = ctx.mat(tokens, c.dim());
   linear(ctx, latents, d.post_quant_conv, z);
   linear(ctx, z, d.proj_in, x.rows_from(0, voxels));
   std::copy(d.suffix.begin(), d.suffix.end(), x.row(voxels));
@@ -120,12 +121,14 @@ void decode_patches(const Ctx& ctx, const VideoDecoder& d, const VideoVaeConfig&
   const Rope rope = make_rope(ctx, c, frames, height, width, tokens);
   for (const VideoDecoder::Block& b : d.blocks) {
     ctx.exec.check_cancel();
+    Arena::Scope block_scope(ctx.arena());
+    const Activations h = activations_for(ctx, b.qkv, tokens);
     rms_norm(ctx.exec, x, b.norm1.data(), c.decoder_norm_eps, h);
     attend(ctx, b, c, rope, h, x);
     rms_norm(ctx.exec, x, b.norm2.data(), c.decoder_norm_eps, h);
-    feed_forward(ctx, b, c, h, x);
+    feed_forward(ctx, b, h, x);
   }
-  Mat visible = h.rows_from(0, voxels);
+  const Activations visible = activations_for(ctx, d.proj_out, voxels);
   layer_norm(ctx.exec, x.rows_from(0, voxels), d.norm_out_weight.data(), d.norm_out_bias.data(), c.decoder_norm_eps, visible);
   linear(ctx, visible, d.proj_out, patches);
 }

@@ -27,7 +27,7 @@ TextLayer load_layer(const Weights& w, const Ops& ops, int64_t i, Compute comput
           w.vector(l + "self_attn.k_norm.weight"),
           load_stacked(w, ops, {l + "self_attn.q_proj", l + "self_attn.k_proj", l + "self_attn.v_proj"}, compute),
           load_linear(w, ops, l + "self_attn.o_proj", compute),
-          load_stacked(w, ops, {l + "mlp.gate_proj", l + "mlp.up_proj"}, compute),
+          load_gated(w, ops, {l + "mlp.gate_proj", l + "mlp.up_proj"}, false, compute),
           load_linear(w, ops, l + "mlp.down_proj", compute)};
 }
 
@@ -118,13 +118,14 @@ void Encoder::run_layer(const Ctx& ctx, const TextLayer& l, ConstMat cosine, Con
   const int64_t q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim, half = c.head_dim / 2;
   const int heads = static_cast<int>(c.num_attention_heads), kv_heads = static_cast<int>(c.num_key_value_heads), d = static_cast<int>(c.head_dim);
   Arena::Scope scope(ctx.arena());
-  Mat y = ctx.mat(x.rows, c.hidden_size), qkv = ctx.mat(x.rows, q + 2 * kv), o = ctx.mat(x.rows, q);
+  const Activations y = activations_for(ctx, l.qkv, x.rows), o = activations_for(ctx, l.o, x.rows);
+  Mat qkv = ctx.mat(x.rows, q + 2 * kv);
   rms_norm(ctx.exec, x, l.input_norm.data(), c.rms_norm_eps, y);
   linear(ctx, y, l.qkv, qkv);
   head_norm_rope(ctx.exec, qkv.data, x.rows, qkv.stride, heads, d, c.rms_norm_eps, l.q_norm.data(), cosine.data, sine.data, half);
   head_norm_rope(ctx.exec, qkv.data + q, x.rows, qkv.stride, kv_heads, d, c.rms_norm_eps, l.k_norm.data(), cosine.data, sine.data, half);
   AttentionArgs a;
-  a.q = qkv.data, a.k = qkv.data + q, a.v = qkv.data + q + kv, a.o = o.data;
+  a.q = qkv.data, a.k = qkv.data + q, a.v = qkv.data + q + kv, a.o = o.data, a.o_tiles = o.tiles;
   a.q_rows = a.kv_rows = x.rows;
   a.q_stride = a.k_stride = a.v_stride = qkv.stride, a.o_stride = o.stride;
   a.heads = heads, a.kv_heads = kv_heads, a.head_dim = d;
@@ -133,10 +134,9 @@ void Encoder::run_layer(const Ctx& ctx, const TextLayer& l, ConstMat cosine, Con
   a.compute = l.qkv.weight.compute;
   attention(ctx.exec, a);
   linear_add(ctx, o, l.o, x);
-  Mat gate_up = ctx.mat(x.rows, 2 * c.intermediate_size), h = ctx.mat(x.rows, c.intermediate_size);
+  const Activations h = activations_for(ctx, l.down, x.rows);
   rms_norm(ctx.exec, x, l.post_norm.data(), c.rms_norm_eps, y);
-  linear(ctx, y, l.gate_up, gate_up);
-  swiglu(ctx.exec, gate_up, false, h);
+  linear_swiglu(ctx, y, l.gate_up, h);
   linear_add(ctx, h, l.down, x);
 }
 
