@@ -13,9 +13,14 @@ PIPELINE = dict(canvas_short_edge=128, canvas_max_pixels=23552, reference_image_
                 text_encoder_layer=h3.TE["layer"], keyframe_encode_seed=42, keyframe_noise_aug=0.999)
 
 
+def alive(sd):
+    """Matrices that are zero on purpose (the encoder's residual branches, what H3 never reads) become very small noise: an all-zero one is what a damaged file looks like."""
+    return {k: v if v.ndim < 2 or v.any() else (1e-6 * torch.randn(v.shape)).to(v.dtype) for k, v in sd.items()}
+
+
 def put(dst, sub, cls, cfg, sd):
     os.makedirs(f"{dst}/{sub}", exist_ok=True)
-    save_file({k: v.contiguous() for k, v in sd.items()}, f"{dst}/{sub}/diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
+    save_file({k: v.contiguous() for k, v in alive(sd).items()}, f"{dst}/{sub}/diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
     with open(f"{dst}/{sub}/config.json", "w") as f:
         json.dump(dict(_class_name=cls, _diffusers_version="0.42.1", **cfg), f, indent=1)
 
@@ -40,7 +45,7 @@ def export(dst, dit="dit", vdec="vdec", adec="adec", key="ema"):
     os.makedirs(f"{dst}/text_encoder", exist_ok=True)
     with open(f"{dst}/text_encoder/config.json", "w") as f:
         json.dump(h3.te_config(ids), f, indent=1)
-    save_file({k[2:]: v.to(BF16).contiguous() for k, v in s.items() if k[:2] == "t."}, f"{dst}/text_encoder/model.safetensors", metadata={"format": "pt"})
+    save_file({k: v.to(BF16).contiguous() for k, v in alive({k[2:]: v for k, v in s.items() if k[:2] == "t."}).items()}, f"{dst}/text_encoder/model.safetensors", metadata={"format": "pt"})
     sd = {k[2:]: v if k[2:].startswith(DIT_FP32) else v.to(BF16) for k, v in s.items() if k[:2] == "m."}
     put(dst, "transformer", "MiniMaxH3Transformer3DModel", h3.DIT, sd)
 

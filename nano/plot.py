@@ -8,11 +8,11 @@ if __name__ == "__main__":
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runs")
     rd = lambda n: list(csv.DictReader(open(f"{here}/{n}.csv")))
     fig, ax = plt.subplots(1, 2, figsize=(9, 3.4))
-    rows = rd("dit")
+    rows = rd("dit") + rd("dit2")
     for k, c, s in (("v22", "tab:blue", "video, 22 frames"), ("v124", "tab:green", "video, 124 frames"), ("vfl2va", "tab:orange", "video, fl2va"), ("a22", "tab:red", "audio, 22 frames"), ("a124", "tab:purple", "audio, 124 frames")):
         p = [(int(r["seen"]), float(r[k])) for r in rows if float(r[k]) > 0]
         ax[0].plot(*zip(*p), c, label=s, lw=1)
-    ax[0].set(xlabel="samples (after the warm start)", ylabel="velocity MSE (running mean)", title="transformer", yscale="log")
+    ax[0].set(xlabel="samples (after the warm start); text path frozen from 24 k", ylabel="velocity MSE (running mean)", title="transformer", yscale="log")
     ax[0].legend(fontsize=7)
     p = rd("vdec")
     ax[1].plot([int(r["step"]) for r in p], [float(r["psnr"]) for r in p], label="whole picture")
