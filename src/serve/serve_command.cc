@@ -25,7 +25,7 @@ namespace {
 struct ServeOptions {
   http::ServerOptions server;
   http::ServiceOptions service;
-  std::string model, store, plan = "exact", data = "zoetrope-data";
+  std::string model, store, webhook_secret, plan = "exact", data = "zoetrope-data";
   std::vector<std::string> aliases = {"MiniMax-H3", "sora-2", "sora-2-pro"};
   int64_t body_mib = 64, memory_mib = -1;
   int workers = 1, threads = 0;
@@ -44,6 +44,8 @@ void bind(CLI::App* app, ServeOptions& o) {
   app->add_option("--model-alias", o.aliases, "other names that requests may call the model by (default MiniMax-H3, sora-2, sora-2-pro)")->type_name("NAME");
   app->add_option("--cors-origin", o.service.cors_origins, "origin whose pages may use the server, or *; repeatable")->type_name("ORIGIN");
   app->add_flag("--allow-url", o.service.allow_url, "fetch media from public http(s) addresses that requests name");
+  app->add_option("--webhook-prefix", o.service.webhooks.prefixes, "beginning of addresses that requests may have told of their end; repeatable")->type_name("URL");
+  app->add_option("--webhook-secret", o.webhook_secret, "file with the secret that webhooks are signed with (whsec_...)")->type_name("FILE");
   app->add_option("--max-queued", o.service.max_queued, "jobs that may wait; more are refused with 429 (default 10000)")->type_name("N")->check(CLI::Range(1, 100000000));
   app->add_option("--max-wait", o.service.max_wait_seconds, "predicted seconds of waiting above which requests are refused with 429 (default: no limit)")
       ->type_name("S")->check(CLI::Range(0.0, 1e9));
@@ -112,6 +114,13 @@ int run_serve(ServeOptions o) {
   signal(SIGPIPE, SIG_IGN);
   if (o.service.keys_file.empty() && !is_loopback(o.server.host))
     fail(ErrorKind::request, "--host {} is reachable by others and there are no API keys; give --keys FILE, or a loopback address", o.server.host);
+  if (!o.service.webhooks.prefixes.empty()) {
+    if (o.webhook_secret.empty()) fail(ErrorKind::request, "--webhook-prefix needs --webhook-secret FILE, or nobody could tell whose webhooks they are");
+    for (const std::string& p : o.service.webhooks.prefixes)
+      if ((!p.starts_with("http://") && !p.starts_with("https://")) || p.find('/', 8) == std::string::npos)
+        fail(ErrorKind::request, "--webhook-prefix {}: wanted https://HOST/ with at least the slash after the host", p);
+    o.service.webhooks.secret = http::read_webhook_secret(o.webhook_secret);
+  }
   const std::string model = resolve_model_folder(o.model);
   const h3::ModelIndex index = h3::read_model_index(model);
   const Plan plan = read_plan(o.plan);

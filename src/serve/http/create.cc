@@ -128,6 +128,8 @@ Response Service::accept(Request& r, Json, Accepting& a) {
   const std::string key = idempotency_key(r), id = new_job_id();
   const bool keyframes = std::any_of(f.media.begin(), f.media.end(), [](const MediaInput& m) { return m.use != MediaInput::Use::reference; });
   if (f.options.value("prompt", "").empty() && !keyframes) throw HttpError(400, "missing_field", "prompt", "prompt is missing or empty; say what the clip shows");
+  if (!f.webhook.empty() && !webhook_allowed(options.webhooks, f.webhook))
+    refuse("webhook_url", "webhook_url is no address that the operator of this server allows (--webhook-prefix)");
   f.options["plan"] = options.plan;
   Folder folder(options.data + "/" + job_folder(id));
   FetchLimits limits;
@@ -170,6 +172,7 @@ Response Service::accept(Request& r, Json, Accepting& a) {
   job.fingerprint = sha256_hex(canonical + "\n" + media.digest + "\n" + a.remixed_from);
   job.idempotency_key = key;
   job.remixed_from = a.remixed_from;
+  if (!f.webhook.empty()) job.webhook = Json{{"url", f.webhook}}.dump();
   job.priority = f.priority;
   job.retention_ms = options.retention_seconds * 1000;
   if (f.deadline_seconds) job.deadline_ms = store.now_ms() + f.deadline_seconds * 1000;

@@ -222,6 +222,10 @@ void apply_deadline(Reader& r, const Json& v, const std::string& where) {
   r.out.deadline_seconds = r.integer(v, where);
   if (r.out.deadline_seconds < 1 || r.out.deadline_seconds > 30 * 86400) refuse(where, "{} is {}; wanted 1 to 2592000 seconds", where, brief(v));
 }
+void apply_webhook(Reader& r, const Json& v, const std::string& where) {
+  r.out.webhook = r.string(v, where);
+  if (r.out.webhook.empty()) refuse(where, "{} is empty; give an address or leave it out", where);
+}
 void apply_priority(Reader& r, const Json& v, const std::string& where) {
   const std::string p = r.string(v, where);
   if (p != "interactive" && p != "batch") refuse(where, "{} is {}; wanted interactive or batch", where, brief(v));
@@ -326,6 +330,7 @@ const std::vector<Field>& special_fields() {
       {"start_time_seconds", nullptr, "number", "0", apply_start_time},
       {"priority", nullptr, "string", "interactive (default) or batch", apply_priority},
       {"deadline_seconds", nullptr, "integer", "seconds from now after which the clip is not wanted any more", apply_deadline},
+      {"webhook_url", nullptr, "string", "address that is told when the video has ended, where the operator allows it; signed as Standard Webhooks", apply_webhook},
       {"user", nullptr, "string", "taken and not used", apply_ignored},
       {"extra_params", nullptr, "object", "more fields of this list", apply_extra},
       {"extra_body", nullptr, "object", "more fields of this list", apply_extra},

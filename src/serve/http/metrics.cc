@@ -24,6 +24,7 @@ constexpr Metrics::Family kFamilies[] = {
     {"zoetrope_job_seconds_total", "counter", "seconds of work in completed jobs"},
     {"zoetrope_clip_seconds_total", "counter", "seconds of finished clips; job seconds over clip seconds is the ratio to real time"},
     {"zoetrope_stage_seconds_total", "counter", "seconds of work in completed jobs, by stage"},
+    {"zoetrope_webhooks_total", "counter", "deliveries of webhooks, by outcome (taken, put_off, given_up)"},
     {"zoetrope_predicted_wait_seconds", "gauge", "predicted wait of a job that came now"},
     {"zoetrope_draining", "gauge", "1 while the server ends"},
     {"process_resident_memory_bytes", "gauge", "memory of this process"},

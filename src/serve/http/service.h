@@ -12,6 +12,7 @@
 #include "serve/http/metrics.h"
 #include "serve/http/server.h"
 #include "serve/http/watcher.h"
+#include "serve/http/webhooks.h"
 
 namespace zt::http {
 
@@ -21,6 +22,7 @@ struct ServiceOptions {
   std::vector<std::string> models;           // names that requests may use, the first is the true one
   std::vector<std::string> cors_origins;     // "*": any
   std::string plan = "exact";
+  WebhookOptions webhooks;
   bool allow_url = false, access_log = false;
   int64_t max_queued = 10000;                // jobs
   double max_wait_seconds = 0;               // predicted; 0 = no limit
@@ -72,6 +74,7 @@ class Service {
   Pricer pricer;
   std::atomic<bool> draining{false};
   std::unique_ptr<Watcher> watcher;
+  std::unique_ptr<Webhooks> webhooks;        // null where the operator allows no address
 
   // --- routes ---
   Response create(Request& r);

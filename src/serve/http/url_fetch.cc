@@ -69,6 +69,16 @@ curl_socket_t open_socket(void* user, curlsocktype, curl_sockaddr* address) {
   return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
+using Easy = std::unique_ptr<CURL, void (*)(CURL*)>;
+
+Easy easy() {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  Easy curl(curl_easy_init(), curl_easy_cleanup);
+  if (!curl) fail(ErrorKind::resource, "no memory to speak to a URL");
+  return curl;
+}
+
 }  // namespace
 
 bool is_public_address(const std::string& text) {
@@ -79,10 +89,7 @@ bool is_public_address(const std::string& text) {
 }
 
 std::string fetch_url(const std::string& url, const FetchLimits& limits) {
-  static std::once_flag once;
-  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
-  if (!curl) fail(ErrorKind::resource, "no memory to fetch a URL");
+  const Easy curl = easy();
   Fetch f{{}, limits.bytes};
   char why[CURL_ERROR_SIZE] = "";
   auto set = [&](auto option, auto value) { curl_easy_setopt(curl.get(), option, value); };
@@ -112,6 +119,34 @@ std::string fetch_url(const std::string& url, const FetchLimits& limits) {
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
   if (status != 200) fail(ErrorKind::request, "the URL answered with status {}, wanted 200", status);
   return std::move(f.body);
+}
+
+long post_url(const std::string& url, const std::string& body, const std::vector<std::string>& headers, long seconds) {
+  const Easy curl = easy();
+  Fetch f{{}, 64 << 10};
+  std::unique_ptr<curl_slist, void (*)(curl_slist*)> list(nullptr, curl_slist_free_all);
+  for (const std::string& h : headers) {
+    curl_slist* longer = curl_slist_append(list.get(), h.c_str());
+    if (!longer) fail(ErrorKind::resource, "no memory to speak to a URL");
+    list.release(), list.reset(longer);
+  }
+  auto set = [&](auto option, auto value) { curl_easy_setopt(curl.get(), option, value); };
+  set(CURLOPT_URL, url.c_str());
+  set(CURLOPT_PROTOCOLS_STR, "http,https");
+  set(CURLOPT_PROXY, "");
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_TIMEOUT, seconds);
+  set(CURLOPT_USERAGENT, "zoetrope");
+  set(CURLOPT_HTTPHEADER, list.get());
+  set(CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
+  set(CURLOPT_POSTFIELDS, body.c_str());
+  set(CURLOPT_WRITEFUNCTION, on_data);
+  set(CURLOPT_WRITEDATA, static_cast<void*>(&f));
+  const CURLcode code = curl_easy_perform(curl.get());
+  if (code != CURLE_OK) fail(ErrorKind::request, "the URL could not be reached: {}", curl_easy_strerror(code));
+  long status = 0;
+  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  return status;
 }
 
 }  // namespace zt::http
