@@ -141,6 +141,10 @@ def server():
     return script("server", [sys.executable, ROOT / "tests/server.py", ZOETROPE], 900)
 
 
+def studio():
+    return script("studio", [sys.executable, ROOT / "tests/studio.py", ZOETROPE], 300)
+
+
 def configure(name, folder, args):
     env = {"CC": "clang", "CXX": "clang++"} if name == "fuzz" else None
     return command(name, ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *args], 300, env)
@@ -185,7 +189,7 @@ def fuzz():
 
 
 SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, predictor=predictor, nano=nano, faults=faults,
-              server=server, sanitize=sanitize, fuzz=fuzz)
+              server=server, studio=studio, sanitize=sanitize, fuzz=fuzz)
 
 
 def main():

@@ -26,6 +26,7 @@ namespace {
 constexpr int kVideoThreads = 4;
 // The muxer holds packets of one stream until the other catches up, at most this long: encoded, not raw, so a few megabytes.
 constexpr int64_t kInterleaveMicroseconds = 32'000'000;
+constexpr int64_t kFragmentMicroseconds = 500'000;
 
 struct CloseOutput {
   void operator()(AVFormatContext* p) const {
@@ -45,16 +46,18 @@ struct Mp4Writer::Impl {
   void add_audio();
   void open_codec(AVCodecContext* codec, const AVCodec* kind, AVDictionary* wishes, AVStream* stream, const char* name);
   void write_header();
+  void open_stream();
   void write_frame(const uint8_t* rgb);
   void write_pending_audio(bool last);
   void encode(AVCodecContext* codec, AVStream* stream, AVFrame* frame);
+  void write_packet(AVStream* stream);
   void finish();
   void discard() noexcept;
   [[noreturn]] void file_error(int code, const char* doing);
 
   Mp4Options options;
   std::string path, part;
-  std::unique_ptr<AVFormatContext, CloseOutput> out;
+  std::unique_ptr<AVFormatContext, CloseOutput> out, fragments;   // fragments: the stream, or null
   av::Codec video, audio;
   AVStream* video_stream = nullptr;  // owned by out
   AVStream* audio_stream = nullptr;
@@ -96,6 +99,7 @@ Mp4Writer::Impl::Impl(const std::string& path, const Mp4Options& options) : opti
   open_file();
   try {
     write_header();
+    if (!options.stream_path.empty()) open_stream();
   } catch (...) {
     discard();
     throw;
@@ -191,6 +195,32 @@ void Mp4Writer::Impl::write_header() {
   if (code < 0) file_error(code, "starting");
 }
 
+void Mp4Writer::Impl::open_stream() {
+  AVFormatContext* context = nullptr;
+  av::check(avformat_alloc_output_context2(&context, nullptr, "mp4", nullptr), "MP4 muxer");
+  fragments.reset(context);
+  fragments->flags |= AVFMT_FLAG_BITEXACT | AVFMT_FLAG_FLUSH_PACKETS;
+  fragments->max_interleave_delta = kInterleaveMicroseconds;
+  for (unsigned i = 0; i < out->nb_streams; i++) {
+    AVStream* s = avformat_new_stream(fragments.get(), nullptr);
+    if (!s) fail(ErrorKind::resource, "no memory for the stream");
+    av::check(avcodec_parameters_copy(s->codecpar, out->streams[i]->codecpar), "stream parameters");
+    s->codecpar->codec_tag = 0;
+    s->time_base = out->streams[i]->time_base;
+    s->avg_frame_rate = out->streams[i]->avg_frame_rate;
+  }
+  const std::string url = "file:" + options.stream_path;
+  const int opened = avio_open(&fragments->pb, url.c_str(), AVIO_FLAG_WRITE);
+  if (opened < 0) file_error(opened, "opening the stream of");
+  AVDictionary* wishes = nullptr;
+  // The index waits for the first fragment: only then the encoders' delays are known, which its edit lists hide.
+  av_dict_set(&wishes, "movflags", "delay_moov+default_base_moof+write_colr", 0);
+  av_dict_set_int(&wishes, "frag_duration", kFragmentMicroseconds, 0);
+  const int code = avformat_write_header(fragments.get(), &wishes);
+  av_dict_free(&wishes);
+  if (code < 0) file_error(code, "starting the stream of");
+}
+
 void Mp4Writer::Impl::write_frame(const uint8_t* rgb) {
   av::check(av_frame_make_writable(picture.get()), "video frame");  // the encoder may still hold the one before
   rgb_to_yuv420_bt709(
@@ -225,10 +255,23 @@ void Mp4Writer::Impl::encode(AVCodecContext* codec, AVStream* stream, AVFrame* f
     av::check(code, "encoding");
     if (stream == video_stream) packet->duration = 1;
     packet->stream_index = stream->index;
-    av_packet_rescale_ts(packet.get(), codec->time_base, stream->time_base);
-    const int written = av_interleaved_write_frame(out.get(), packet.get());
-    if (written < 0) file_error(written, "writing");
+    packet->time_base = codec->time_base;
+    write_packet(stream);
   }
+}
+
+// The packet into the file and, if there is one, the stream.
+void Mp4Writer::Impl::write_packet(AVStream* to) {
+  if (fragments) {
+    av::Packet copy(av_packet_clone(packet.get()));
+    if (!copy) fail(ErrorKind::resource, "no memory for the stream");
+    av_packet_rescale_ts(copy.get(), packet->time_base, fragments->streams[to->index]->time_base);
+    const int written = av_interleaved_write_frame(fragments.get(), copy.get());
+    if (written < 0) file_error(written, "writing the stream of");
+  }
+  av_packet_rescale_ts(packet.get(), packet->time_base, to->time_base);
+  const int written = av_interleaved_write_frame(out.get(), packet.get());
+  if (written < 0) file_error(written, "writing");
 }
 
 void Mp4Writer::Impl::finish() {
@@ -237,6 +280,12 @@ void Mp4Writer::Impl::finish() {
   if (audio) {
     write_pending_audio(true);
     encode(audio.get(), audio_stream, nullptr);
+  }
+  if (fragments) {   // first: who watches need not wait for the file
+    const int ended = av_write_trailer(fragments.get());
+    if (ended < 0) file_error(ended, "finishing the stream of");
+    const int closed = avio_closep(&fragments->pb);
+    if (closed < 0) file_error(closed, "closing the stream of");
   }
   const int code = av_write_trailer(out.get());
   if (code < 0) file_error(code, "finishing");

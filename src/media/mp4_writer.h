@@ -18,6 +18,9 @@ struct Mp4Options {
   std::string preset = "veryfast";                   // x264's speed: ultrafast ... placebo
   int64_t audio_bit_rate = 160000;                   // bits a second
   std::map<std::string, std::string> metadata = {};  // container tags; key "zoetrope" holds the JSON of the run
+  // Also writes the same encoded pictures and sounds there as fragments of about half a second, each complete on the disk before the
+  // next begins, for readers that follow the growing file. "": no. The file is the caller's to remove.
+  std::string stream_path = "";
 };
 
 class Mp4Writer {

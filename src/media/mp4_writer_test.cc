@@ -103,6 +103,43 @@ Counted count_packets(Demuxer& media, const AVStream* stream) {
   return c;
 }
 
+TEST(Mp4Writer, TheStreamGrowsAndHoldsWhatTheFileHolds) {
+  const TempDir dir;
+  const std::string path = dir.file("clip.mp4"), stream = dir.file("stream.mp4");
+  for (int frames : {5, 22, 124}) {
+    Mp4Options o{.width = 96, .height = 64};
+    o.stream_path = stream;
+    const int64_t n = sound_length(frames);
+    const auto left = clicks(n, {2048, 3500, n - 1500}), right = clicks(n, {3001, n - 700});
+    std::vector<std::string> seen;   // the stream as a reader finds it
+    {
+      Mp4Writer writer(path, o);
+      const float* planes[2] = {left.data(), right.data()};
+      writer.write_audio(planes, n);   // the sound comes first, as the engine makes it
+      for (int t = 0; t < frames; t++) {
+        writer.write_frames(frame(96, 64, t).data(), 1);
+        if (const std::string now = slurp(stream); seen.empty() || now.size() > seen.back().size()) seen.push_back(now);
+      }
+      writer.finish();
+    }
+    const std::string whole = slurp(stream);
+    for (const std::string& part : seen) ASSERT_EQ(whole.compare(0, part.size(), part), 0);   // nothing is rewritten
+    if (frames == 124) {
+      EXPECT_GE(seen.size(), 6u);
+    }
+    const Clip a = load_clip(path), b = load_clip(stream);
+    ASSERT_EQ(a.frames.size(), static_cast<size_t>(frames));
+    ASSERT_EQ(b.frames.size(), a.frames.size());
+    for (size_t t = 0; t < a.frames.size(); t++) ASSERT_EQ(a.frames[t].rgb, b.frames[t].rgb) << t;
+    ASSERT_TRUE(a.sound && b.sound);
+    for (size_t c = 0; c < 2; c++) {
+      ASSERT_GE(b.sound->channels[c].size(), a.sound->channels[c].size());   // of the last frame of the encoder the stream keeps the padding
+      ASSERT_LT(b.sound->channels[c].size(), a.sound->channels[c].size() + 2048);
+      for (size_t i = 0; i < a.sound->channels[c].size(); i++) ASSERT_EQ(a.sound->channels[c][i], b.sound->channels[c][i]) << i;
+    }
+  }
+}
+
 TEST(Mp4Writer, EveryLegalLengthIsFrameExact) {
   const TempDir dir;
   for (int frames = 5; frames <= 362; frames += 17) {

@@ -61,6 +61,8 @@ struct Run {
   std::vector<h3::LatentShape> condition_shapes{};
   std::vector<Tensor> condition_sounds{};      // [2 * La, 32] normalised rows
   Tensor video_rows{}, audio_rows{};           // conditions first
+  Clock::time_point previewed = Clock::now();  // when the last preview ended
+  Clock::duration preview_time{};              // what it took
 
   bool tracing() const { return static_cast<bool>(hooks.tap); }
   void tap(const std::string& name, const View& v) const {
@@ -93,6 +95,7 @@ struct Run {
   void encode_sound(const Ctx& ctx, const Sound& s, size_t index);
   void build_layout_and_rows();
   int64_t restore(int64_t evaluations);
+  void preview(const Ctx& ctx, float sigma, const Tensor& velocity);
   void denoise(const Ctx& ctx, ConstMat prompt_embeds);
   void decode(const Ctx& ctx);
   void decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder);
@@ -272,6 +275,32 @@ int64_t Run::restore(int64_t evaluations) {
   return s.evaluations;
 }
 
+// Shows the clip's fifth frame as the estimate x0 = x + sigma v has it: two latent frames are what the codec decodes alone.
+void Run::preview(const Ctx& ctx, float sigma, const Tensor& velocity) {
+  const auto start = Clock::now();
+  if (!hooks.preview || start - previewed < 20 * preview_time) return;
+  const h3::ModelIndex& index = engine.index();
+  h3::LatentShape s = geometry.latents;
+  s.frames = std::min<int64_t>(s.frames, 2);
+  const int64_t rows = s.frames * (s.height / index.patch_h) * (s.width / index.patch_w), at = layout.condition_video_rows;
+  Tensor estimate({rows, video_rows.dim(1)}), latents({index.latent_channels, s.frames, s.height, s.width});
+  for (int64_t i = 0; i < estimate.count(); ++i)
+    estimate.data()[i] = video_rows.mat().row(at)[i] + sigma * velocity.mat().row(at)[i];
+  h3::unpatchify(estimate.mat(), index.latent_channels, s, index.patch_h, index.patch_w, latents.data());
+  auto stream = engine.video_codec(false).decode(std::move(latents));
+  FrameChunk chunk;
+  std::vector<uint8_t> rgb;
+  while (stream->next(ctx, chunk)) {
+    const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width;
+    const float* last = chunk.data + (chunk.count - 1) * 3 * plane;
+    rgb.resize(static_cast<size_t>(3 * plane));
+    for (int64_t i = 0; i < 3 * plane; ++i)
+      rgb[static_cast<size_t>(i)] = static_cast<uint8_t>(std::lrint(std::clamp(last[i % 3 * plane + i / 3], 0.0f, 1.0f) * 255.0f));
+  }
+  hooks.preview(rgb.data(), geometry.width, geometry.height);
+  previewed = Clock::now(), preview_time = previewed - start;
+}
+
 void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
   const h3::ModelIndex& index = engine.index();
   Denoiser& denoiser = engine.denoiser(request.task);
@@ -303,9 +332,12 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
     finite(video_velocity.mat(), "denoise (video)");
     finite(audio_velocity.mat(), "denoise (audio)");
     if (tracing()) stacked.append("video_velocity", video_velocity.view()), stacked.append("audio_velocity", audio_velocity.view());
+    const auto stepped = Clock::now();
+    if (i + 1 < evaluations) preview(Ctx{ctx.exec, {}}, video.sigmas[static_cast<size_t>(i)], video_velocity);
+    const auto pause = Clock::now() - stepped;   // of the denoiser, for the preview
     flow_step(video, i, targets(video_velocity, layout.condition_video_rows), targets(video_rows, layout.condition_video_rows));
     flow_step(audio, i, targets(audio_velocity, layout.condition_audio_rows), targets(audio_rows, layout.condition_audio_rows));
-    timer.add(Stage::denoise, std::chrono::duration<double>(Clock::now() - start).count());
+    timer.add(Stage::denoise, std::chrono::duration<double>(Clock::now() - start - pause).count());
     progress(Stage::denoise, i + 1, evaluations);
     if (hooks.step_done) hooks.step_done({i + 1, video_rows.view(), audio_rows.view()});
   }

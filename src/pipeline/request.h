@@ -52,6 +52,8 @@ struct Hooks {
   Tap tap;
   // After each evaluation; the views hold during the call. An exception of it ends the run.
   std::function<void(const DenoiseState& state)> step_done;
+  // A picture of what the clip is becoming, between evaluations, as often as a twentieth of the time pays for. RGB [height, width, 3].
+  std::function<void(const uint8_t* rgb, int64_t width, int64_t height)> preview;
   // Goes on from here instead of from noise, to the same bytes. Errors (internal): a state of another request.
   const DenoiseState* resume = nullptr;
 };

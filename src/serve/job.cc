@@ -122,7 +122,7 @@ std::string model_hash(const std::string& folder) {
 }
 
 JobReport run_request(Engine& engine, const GenerateOptions& options, Request request, const std::string& model_hash, const std::string& output,
-                      const Hooks& hooks, const FrameWatcher& frames) {
+                      const Hooks& hooks, const FrameWatcher& frames, const std::string& stream) {
   JobReport report;
   const auto start = std::chrono::steady_clock::now();
   report.model = engine.index().folder;
@@ -144,6 +144,7 @@ JobReport run_request(Engine& engine, const GenerateOptions& options, Request re
     mp4.fps = clip.fps;
     mp4.sample_rate = clip.sample_rate;
     mp4.channels = clip.channels;
+    mp4.stream_path = stream;
     mp4.metadata = {{"title", report.request.prompt.substr(0, 200)},
                     {"zoetrope", clip_metadata(options, report).dump(-1, ' ', false, Json::error_handler_t::replace)}};
     writer = std::make_unique<Mp4Writer>(output, mp4);

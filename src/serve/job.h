@@ -34,11 +34,11 @@ struct JobReport {
 };
 
 // Runs a request on a resident engine to a finished MP4 at `output`. `options` is what its metadata says it was made from, `frames` sees
-// every finished frame (RGB [count, height, width, 3]) and may be empty. The request's media are dropped from the report. Errors as
-// Engine::generate; request (the file cannot be written); Cancelled leaves no file.
+// every finished frame (RGB [count, height, width, 3]) and may be empty; `stream` is a path for the growing file (Mp4Options), "" for none.
+// The request's media are dropped from the report. Errors as Engine::generate; request (the file cannot be written); Cancelled leaves no file.
 using FrameWatcher = std::function<void(const ClipInfo& clip, const uint8_t* rgb, int64_t count)>;
 JobReport run_request(Engine& engine, const GenerateOptions& options, Request request, const std::string& model_hash, const std::string& output,
-                      const Hooks& hooks, const FrameWatcher& frames = {});
+                      const Hooks& hooks, const FrameWatcher& frames = {}, const std::string& stream = "");
 
 // Runs `options` to a finished MP4. Errors as above; Cancelled leaves no file.
 JobReport run_job(const GenerateOptions& options, const std::string& model_folder, const Hooks& hooks);

@@ -12,6 +12,7 @@
 #include <spdlog/spdlog.h>
 
 #include "formats/safetensors.h"
+#include "media/png.h"
 #include "media/webp.h"
 #include "serve/job.h"
 #include "serve/worker_files.h"
@@ -232,13 +233,18 @@ std::string run_claimed(const Worker& w, const Job& job, const std::string& fold
     if (report.yield()) throw MakeRoom{};
   };
 
+  hooks.preview = [&](const uint8_t* rgb, int64_t width, int64_t height) {
+    const auto bytes = encode_png(shrink(rgb, static_cast<int>(width), static_cast<int>(height), 512));
+    write_file(w.path(job_folder(job.id) + "/preview.png"), bytes.data(), bytes.size(), false);
+  };
   std::optional<ContactSheet> sheet;
   const JobReport done = run_request(w.engine, options, std::move(request), w.hash, w.path(folder + "/video.mp4"), hooks,
                                      [&](const ClipInfo& clip, const uint8_t* rgb, int64_t count) {
                                        const int width = static_cast<int>(clip.width), height = static_cast<int>(clip.height);
                                        if (!sheet) sheet.emplace(clip.num_frames, 4, 4, 320);
                                        for (int64_t i = 0; i < count; ++i) sheet->add(rgb + i * 3 * width * height, width, height);
-                                     });
+                                     },
+                                     w.path(folder + "/stream.mp4"));
   for (const auto& [name, picture] : {std::pair{"/thumbnail.webp", sheet->middle()}, std::pair{"/spritesheet.webp", sheet->sheet()}}) {
     const auto bytes = encode_webp(picture);
     write_file(w.path(folder + name), bytes.data(), bytes.size(), true);
@@ -382,6 +388,7 @@ void sweep_data_folder(JobStore& store, const std::string& data) {
       remove_folder(e.path().string());
     } else if (job->ended_ms > 0) {
       remove_folder(e.path() / "checkpoint");
+      remove_folder(e.path() / fmt::format("run.{}", job->token) / "stream.mp4");
       for (const auto& run : fs::directory_iterator(e.path(), gone))
         if (const std::string name = run.path().filename().string(); name.starts_with("run.") && name != fmt::format("run.{}", job->token))
           remove_folder(run.path().string());

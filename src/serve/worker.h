@@ -13,7 +13,8 @@ namespace zt {
 // {"files": {"video": {"path", "bytes", "sha256", "type": "video/mp4"}, "thumbnail": {...}, "spritesheet": {...}},
 //  "width", "height", "frames", "fps", "seconds", "sample_rate", "samples", "seed", "steps", "evaluations", "task", "plan": {...},
 //  "model_hash", "version", "isa", "threads", "stages": [{"stage", "seconds", "share", "runs"}], "total_seconds", "ratio", "peak_rss_bytes"}
-// While a job runs, jobs/ID/preview.png under the data folder is its latest picture, replaced after each evaluation; it may be absent.
+// While a job runs, jobs/ID/preview.png under the data folder is its latest picture, replaced between evaluations; it may be absent.
+// jobs/ID/run.TOKEN/stream.mp4 is the clip as it grows (Mp4Options::stream_path); it stays for about an hour after the end.
 
 struct WorkerOptions {
   std::string data;                          // data folder; of all workers of a store the same files

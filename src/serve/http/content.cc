@@ -1,9 +1,10 @@
-// Bytes of finished videos: variants, ranges, validators, caching; and the preview of an unfinished one.
+// Bytes of finished videos: variants, ranges, validators, caching; the preview and the growing stream of an unfinished one.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 
 #include "serve/http/service.h"
@@ -88,7 +89,99 @@ Response serve_file(const Request& r, const Open& file, const std::string& type,
   return out;
 }
 
+std::string stream_path(const Service& s, const Job& job) { return fmt::format("{}/{}/run.{}/stream.mp4", s.options.data, job_folder(job.id), job.token); }
+
+// Follows the file that a worker lets grow, from its start, until the job ends.
+class Tail {
+ public:
+  Tail(Service& s, Job job) : service_(s), job_(std::move(job)) {
+    service_.watcher->follow(job_.id);
+    if (auto now = service_.store.get(job_.id)) job_ = std::move(*now);   // what changed before anybody followed
+    revision_ = job_.revision;
+  }
+  ~Tail() { service_.watcher->leave(job_.id); }
+  Tail(const Tail&) = delete;
+  Tail& operator=(const Tail&) = delete;
+
+  StreamStep next() {
+    StreamStep step;
+    step.wait_ms = kTickMs;
+    if (auto state = service_.watcher->newer(job_.id, revision_)) {
+      revision_ = state->revision;
+      if (!state->job) {
+        step.done = true;   // deleted
+        return step;
+      }
+      job_ = std::move(*state->job);
+    }
+    if (job_.token && job_.token != token_ && !reopen()) {
+      step.done = broken_ || job_.ended_ms;
+      return step;
+    }
+    if (file_) step.bytes = read_more();
+    if (!step.bytes.empty()) step.wait_ms = 0;
+    else step.done = job_.ended_ms != 0;   // a worker ends the stream before the job
+    return step;
+  }
+
+ private:
+  static constexpr size_t kPiece = 64 << 10;
+  static constexpr int kTickMs = 30;
+
+  // The file of the latest claim. A run that goes on from a saved state makes the same bytes; where it did not (another machine), the
+  // answer ends, because what was sent cannot be taken back.
+  bool reopen() {
+    auto next = open_file(stream_path(service_, job_));
+    if (!next || static_cast<uint64_t>(next->info.st_size) < offset_) return false;
+    broken_ = file_ && !same_start(*file_->fd, *next->fd);
+    if (broken_) return false;
+    file_ = std::move(next), token_ = job_.token;
+    return true;
+  }
+  bool same_start(int a, int b) const {
+    std::string x(kPiece, 0), y(kPiece, 0);
+    for (uint64_t at = 0; at < offset_;) {
+      const size_t n = std::min<uint64_t>(kPiece, offset_ - at);
+      const ssize_t p = pread(a, x.data(), n, static_cast<off_t>(at)), q = pread(b, y.data(), n, static_cast<off_t>(at));
+      if (p <= 0 || p != q || std::memcmp(x.data(), y.data(), static_cast<size_t>(p)) != 0) return false;
+      at += static_cast<uint64_t>(p);
+    }
+    return true;
+  }
+  std::string read_more() {
+    std::string bytes(kPiece, 0);
+    const ssize_t n = pread(*file_->fd, bytes.data(), bytes.size(), static_cast<off_t>(offset_));
+    bytes.resize(n > 0 ? static_cast<size_t>(n) : 0);
+    offset_ += bytes.size();
+    return bytes;
+  }
+
+  Service& service_;
+  Job job_;
+  int64_t revision_ = 0, token_ = 0;   // token_ of the claim whose file is open; 0: none
+  std::optional<Open> file_;
+  uint64_t offset_ = 0;
+  bool broken_ = false;
+};
+
 }  // namespace
+
+// While a video is made: what of it is there, then the rest as it comes. Afterwards the same bytes for as long as they are kept, then the file.
+Response Service::stream(const Request& r, const std::string& id) {
+  Job job = find_job(*this, r, id);
+  if (job.status == JobStatus::completed) {
+    const auto open = open_file(stream_path(*this, job));
+    if (!open) return content(r, id);
+    return serve_file(r, *open, "video/mp4", fmt::format("\"{}.{}\"", job.id, job.token), "private, max-age=3600");
+  }
+  if (job.ended_ms)
+    throw HttpError(404, "video_failed", "id", "the video was not made: " + (job.error_message.empty() ? "it was cancelled" : job.error_message));
+  auto tail = std::make_shared<Tail>(*this, std::move(job));
+  Response out;
+  out.set("Content-Type", "video/mp4").set("Cache-Control", "no-store").set("X-Accel-Buffering", "no");
+  out.stream = [tail] { return tail->next(); };
+  return out;
+}
 
 Response Service::content(const Request& r, const std::string& id) {
   const std::string* given = r.parameter("variant");

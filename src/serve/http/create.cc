@@ -96,7 +96,7 @@ Response Service::remix(Request& r, const std::string& id) {
   const Job job = find_job(*this, r, id);
   const Body body = read_body(r);
   for (const auto& [key, value] : body.fields.items())
-    if (key != "prompt") throw HttpError(400, "unknown_field", key.substr(0, 120), "a remix takes prompt alone");
+    if (key != "prompt" && key != "seed") throw HttpError(400, "unknown_field", key.substr(0, 120), "a remix takes prompt and seed alone");
   if (!body.fields.contains("prompt") || body.fields["prompt"].is_null())
     throw HttpError(400, "missing_field", "prompt", "prompt is missing; say what is to be different");
   Accepting a;
@@ -117,6 +117,7 @@ Response Service::remix(Request& r, const std::string& id) {
     for (const Json& path : old["references"]) take(path, MediaInput::Use::reference);
   for (const char* key : {"first_frame", "last_frame", "references"}) old.erase(key);
   old["prompt"] = prompt;
+  if (a.fields.options.contains("seed")) old["seed"] = a.fields.options["seed"];
   a.fields.options = old;
   const Json echoed = Json::parse(job.request, nullptr, false);
   if (echoed.is_object()) a.fields.seconds = echoed.value("seconds", "");

@@ -8,6 +8,8 @@
 #include <ctime>
 #include <new>
 
+#include "serve/http/pages.h"
+
 namespace zt::http {
 
 namespace {
@@ -28,6 +30,9 @@ bool fits(std::string_view pattern, std::string_view path, std::string& id) {
   return true;
 }
 
+// All files of the studio are one route; no API lists them.
+const Route kPageRoute{"GET", "/", "The studio", kNone, false, [](Service&, Request& r, const std::string&) { return page_response(r, *find_page(r.path)); }};
+
 Match match(const Request& r) {
   Match m;
   std::string path = r.path;
@@ -38,6 +43,10 @@ Match match(const Request& r) {
     if (!fits(route.pattern, path, id)) continue;
     m.allow += std::string(m.allow.empty() ? "" : ", ") + route.method + (std::string_view(route.method) == "GET" ? ", HEAD" : "");
     if (method == route.method && !m.route) m.route = &route, m.id = id;
+  }
+  if (m.allow.empty() && find_page(r.path)) {
+    m.allow = "GET, HEAD";
+    if (method == "GET") m.route = &kPageRoute;
   }
   return m;
 }
@@ -228,6 +237,8 @@ const std::vector<Route>& routes() {
       {"GET", "/v1/videos/{id}/content", "Bytes of a finished video, its thumbnail or its spritesheet", kRead, false, [](S& s, R& r, Id id) { return s.content(r, id); }},
       {"GET", "/v1/videos/{id}/events", "Progress as Server-Sent Events", kRead, false, [](S& s, R& r, Id id) { return s.events(r, id); }},
       {"GET", "/v1/videos/{id}/preview", "The latest picture of a video in the making", kRead, false, [](S& s, R& r, Id id) { return s.preview(r, id); }},
+      {"GET", "/v1/videos/{id}/stream", "A video that plays while it is being made: fragmented MP4", kRead, false,
+       [](S& s, R& r, Id id) { return s.stream(r, id); }},
       {"POST", "/v1/videos/{id}/remix", "The same request with another prompt", kCreate, true, [](S& s, R& r, Id id) { return s.remix(r, id); }},
       {"POST", "/v1/videos/{id}/cancel", "Stop a video that is queued or in the making", kDelete, true, [](S& s, R& r, Id id) { return s.cancel(r, id); }},
       {"GET", "/v1/capabilities", "What this server can make", kRead, false, [](S& s, R&, Id) { return s.capabilities(); }},

@@ -85,6 +85,7 @@ class Service {
   Response cancel(const Request& r, const std::string& id);
   Response content(const Request& r, const std::string& id);
   Response preview(const Request& r, const std::string& id);
+  Response stream(const Request& r, const std::string& id);
   Response events(const Request& r, const std::string& id);
   Response capabilities();
   Response ready();

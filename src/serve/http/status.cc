@@ -64,6 +64,7 @@ Json answer_of(const Route& route) {
   if (path == "/metrics") return {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   if (path.ends_with("/events")) return {{"text/event-stream", {{"schema", {{"type", "string"}}}}}};
   if (path.ends_with("/preview")) return {{"image/png", Json::object()}};
+  if (path.ends_with("/stream")) return {{"video/mp4", Json::object()}};
   if (path.ends_with("/content")) return {{"video/mp4", Json::object()}, {"image/*", Json::object()}};
   if (path == "/v1/videos" && method == "GET")
     return json({{"type", "object"},
@@ -115,6 +116,7 @@ Response Service::capabilities() {
          {"aspect", "1:4 to 4:1"}}},
        {"frames", {{"fps", h3::kFps}, {"rule", "17 n + 5"}, {"min", shortest}, {"max", longest}, {"default", 124}}},
        {"seconds", {{"min", c.min_duration_s}, {"max", c.max_duration_s}}},
+       {"evaluations", {{"min", 1}, {"max", 1000}, {"default", zt::Request{}.grid_points - 1}}},
        {"sound", {{"sample_rate", index.sample_rate}, {"channels", 2}}},
        {"limits",
         {{"prompt_characters", 32000},
@@ -185,7 +187,8 @@ Json openapi_document(const Service& s) {
                             {{"application/json", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}},
                              {"multipart/form-data", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}}}}};
     if (path.ends_with("/remix")) {
-      const Json remix{{"type", "object"}, {"required", {"prompt"}}, {"additionalProperties", false}, {"properties", {{"prompt", {{"type", "string"}}}}}};
+      const Json properties{{"prompt", {{"type", "string"}}}, {"seed", {{"type", "integer"}, {"minimum", 0}}}};
+      const Json remix{{"type", "object"}, {"required", {"prompt"}}, {"additionalProperties", false}, {"properties", properties}};
       op["requestBody"] = {{"required", true}, {"content", {{"application/json", {{"schema", remix}}}}}};
     }
     if (!s.keys.empty() && route.scope != kNone) op["security"] = Json::array({{{"key", Json::array()}}});

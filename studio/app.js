@@ -1,0 +1,28 @@
+// Shows the page that the address names: #create, #jobs, #jobs/ID, #system.
+import "./create.js";
+import "./jobs.js";
+import "./system.js";
+
+const kPages = { create: "zt-create", jobs: "zt-jobs", system: "zt-system" };
+const kTitles = { create: "Create", jobs: "Jobs", system: "System" };
+const main = document.getElementById("main");
+let first = true;
+
+function show() {
+  const [name, id] = location.hash.slice(1).split("/");
+  if (name === "main") return main.focus();
+  const page = kPages[name] ? name : "create";
+  document.title = `${kTitles[page]} · Zoetrope`;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${page}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const element = document.createElement(kPages[page]);
+  if (id) element.dataset.id = id;
+  main.replaceChildren(element);
+  if (!first) main.focus({ preventScroll: true }), scrollTo(0, 0);
+  first = false;
+}
+
+addEventListener("hashchange", show);
+show();

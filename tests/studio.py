@@ -1,0 +1,344 @@
+#!/usr/bin/env python3
+"""The studio in a real browser, and the stream of a clip in the making. Ends with one line "N passed, N failed".
+usage: tests/studio.py ZOETROPE [--shots DIR]    (DIR: screenshots of every page, light and dark, desktop and phone)"""
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+PROMPT = "a large yellow circle bounces slowly on a navy background"
+passed, failed = 0, 0
+shots = None
+
+
+def check(right, what):
+    global passed, failed
+    passed, failed = passed + bool(right), failed + (not right)
+    print(("ok   " if right else "FAIL ") + what, flush=True)
+
+
+class Server:
+    def __init__(self, zoetrope, folder, *more):
+        self.process = subprocess.Popen([zoetrope, "serve", "--port", "0", "--plan", "fast", "--data", folder, *more], stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            if m := re.search(r"http://127\.0\.0\.1:\d+", line):
+                self.base = m.group()
+                break
+        else:
+            raise SystemExit("the server did not start")
+        threading.Thread(target=lambda: [None for _ in self.process.stderr], daemon=True).start()
+
+    def request(self, path, body=None, method=None, headers=None):
+        data = json.dumps(body).encode() if body is not None else None
+        r = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json", **(headers or {})} if data else headers or {}, method=method)
+        try:
+            with urllib.request.urlopen(r, timeout=60) as answer:
+                return answer.status, dict(answer.headers), answer.read()
+        except urllib.error.HTTPError as e:
+            return e.code, dict(e.headers), e.read()
+
+    def json(self, path, body=None, method=None):
+        return json.loads(self.request(path, body, method)[2])
+
+    def wait(self, job):
+        while (video := self.json(f"/v1/videos/{job}"))["status"] in ("queued", "in_progress"):
+            time.sleep(0.05)
+        return video
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def samples(path):
+    """MD5 of each picture, and the sound from time 0 as 16-bit samples of both sides (the stream's encoder priming lies before 0)."""
+    run = lambda *a: subprocess.run(["ffmpeg", "-v", "error", "-copyts", "-i", str(path), *a, "-"], stdout=subprocess.PIPE, check=True).stdout
+    pictures = [line.split(b",")[-1] for line in run("-map", "0:v", "-fps_mode", "passthrough", "-f", "framemd5").splitlines() if not line.startswith(b"#")]
+    return pictures, run("-map", "0:a", "-af", "atrim=start=0", "-f", "s16le")
+
+
+def stream_tests(server, folder):
+    job = server.json("/v1/videos", {"prompt": PROMPT, "seed": 2, "evaluations": 4, "num_frames": 243})["id"]
+    first, got = None, b""
+    with urllib.request.urlopen(f"{server.base}/v1/videos/{job}/stream", timeout=60) as stream:
+        check(stream.headers["Content-Type"] == "video/mp4" and stream.headers["Transfer-Encoding"] == "chunked", "stream: one chunked answer of video/mp4")
+        while part := stream.read1(1 << 16):
+            if first is None:
+                first = server.json(f"/v1/videos/{job}")
+            got += part
+    video = server.wait(job)
+    check(first and first["status"] == "in_progress", "stream: its first bytes come before the clip is done")
+    whole, streamed, late = folder / "file.mp4", folder / "stream.mp4", folder / "late.mp4"
+    whole.write_bytes(server.request(f"/v1/videos/{job}/content")[2])
+    streamed.write_bytes(got)
+    late.write_bytes(server.request(f"/v1/videos/{job}/stream")[2])
+    a, b = samples(whole), samples(streamed)
+    check(len(a[0]) == 243 and a[0] == b[0], "stream: every picture equals the file's")
+    check(len(a[1]) > 4 * 32000 * 10 and b[1] == a[1], "stream: every sound sample equals the file's")
+    check(late.read_bytes() == got, "stream: late, it is replayed from the start")
+    check(hashlib.sha256(whole.read_bytes()).hexdigest() == video["sha256"], "stream: the file is whole")
+    gone = server.json("/v1/videos", {"prompt": PROMPT, "evaluations": 300})["id"]
+    threading.Timer(0.5, lambda: server.json(f"/v1/videos/{gone}/cancel", {})).start()
+    check(server.request(f"/v1/videos/{gone}/stream")[2] == b"", "stream: of a cancelled clip it ends")
+    check(server.request(f"/v1/videos/{gone}/stream")[0] == 404, "stream: of a clip that was not made there is none")
+    server.request(f"/v1/videos/{gone}", method="DELETE")
+    return job
+
+
+def page_tests(server):
+    status, headers, body = server.request("/")
+    policy = headers.get("Content-Security-Policy", "")
+    check(status == 200 and b"<title>Zoetrope" in body and "default-src 'none'" in policy and "unsafe" not in policy, "pages: served under a strict policy")
+    check(server.request("/", headers={"If-None-Match": headers["ETag"]})[0] == 304, "pages: unchanged ones are not sent again")
+    check(server.request("/app.js")[1]["Content-Type"].startswith("text/javascript"), "pages: modules have their type")
+    check(server.request("/none.js")[0] == 404 and server.request("/app.js", {}, "POST")[0] == 405, "pages: what is not there is refused")
+
+
+class Tab:
+    """A page whose errors and foreign requests are failures."""
+
+    def __init__(self, browser, server, width, height, scheme="light"):
+        self.server, self.name = server, f"{scheme}-{width}"
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.errors, self.refused = [], False
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.page.on("console", lambda m: m.type == "error" and self.errors.append(m.text))
+        self.page.on("request", lambda r: r.url.startswith((server.base, "blob:", "data:")) or self.errors.append("foreign request: " + r.url))
+
+    def open(self, fragment):
+        self.page.goto(self.server.base + "/" + fragment)
+
+    def shot(self, name):
+        if shots:
+            self.page.wait_for_timeout(300)
+            self.page.screenshot(path=str(shots / f"{name}-{self.name}.png"))
+
+    def close(self):
+        self.errors = [e for e in self.errors if not self.refused or "status of 400" not in e]   # the browser's note of a refusal that was asked for
+        check(not self.errors, f"{self.name}: no errors, no foreign requests" + "".join(f"\n     {e}" for e in self.errors[:5]))
+        self.context.close()
+
+
+def text(page, selector):
+    return page.locator(selector).first.inner_text()
+
+
+def done(page):
+    page.locator("zt-clip .status", has_text="done in").wait_for(timeout=60000)
+
+
+def create_tests(tab, server):
+    page = tab.page
+    tab.open("#create")
+    page.get_by_label("Prompt", exact=True).fill(PROMPT)
+    page.get_by_label("Evaluations").fill("6")
+    page.get_by_label("Seed").fill("2")
+    page.get_by_label("Length").evaluate("e => { e.value = 8; e.dispatchEvent(new Event('input')) }")
+    page.evaluate("""() => { window.seen = []; new MutationObserver(() => {
+        const c = document.querySelector('zt-clip'); if (c) seen.push(c.querySelector('.status').textContent, c.querySelector('.preview').hidden ? '' : 'preview') })
+        .observe(document.querySelector('zt-create'), {subtree: true, childList: true, attributes: true, characterData: true}) }""")
+    start = time.time()
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.wait_for_function("() => document.querySelector('zt-clip video')?.currentTime > 0", timeout=60000)
+    began = time.time() - start
+    made_when_it_began = server.json("/v1/videos?limit=1")["data"][0]["status"]
+    tab.shot("create-playing")
+    at, clock = page.evaluate("document.querySelector('zt-clip video').currentTime"), time.time()
+    page.wait_for_timeout(1500)
+    moved, passed_time = page.evaluate("document.querySelector('zt-clip video').currentTime") - at, time.time() - clock
+    check(moved > 0.6 * passed_time, f"create: the clip plays ({moved:.2f} s of it in {passed_time:.2f} s)")
+    done(page)
+    seen = page.evaluate("seen")
+    check(any("denoise" in s for s in seen) and "preview" in seen, "create: progress and preview are seen")
+    check(page.locator(".legend li").count() >= 4, "create: the stages are shown")
+    waits = page.evaluate("document.querySelector('zt-clip video').dataset.waits")
+    print(f"     playback began {began:.2f} s after the click, the clip then {made_when_it_began}; {waits} waits after the start", flush=True)
+    page.wait_for_function("() => document.querySelector('zt-clip video').dataset.source === 'file'", timeout=40000)
+    page.wait_for_function("() => document.querySelector('zt-clip video').readyState >= 1")
+    page.evaluate("document.querySelector('zt-clip video').currentTime = 3")
+    page.wait_for_function("""() => { const v = document.querySelector('zt-clip video');
+        return Math.abs(v.currentTime - 3) < 0.5 && v.seekable.length && v.seekable.end(0) > 5 }""", timeout=10000)
+    check(True, "create: after the stream the file takes over, which can be wound")
+    tab.shot("create-done")
+
+
+def next_clip(page, button):
+    before = page.locator("zt-clip").first.get_attribute("data-id")
+    page.get_by_role("button", name=button, exact=True).click()
+    page.wait_for_function("(b) => document.querySelector('zt-clip') && document.querySelector('zt-clip').dataset.id !== b", arg=before)
+    done(page)
+    return before, page.locator("zt-clip").first.get_attribute("data-id")
+
+
+def again_tests(tab, server):
+    page = tab.page
+    page.get_by_label("Length").evaluate("e => { e.value = 0; e.dispatchEvent(new Event('input')) }")
+    page.get_by_label("Evaluations").fill("2")
+    page.get_by_label("Prompt", exact=True).press("Control+Enter")
+    page.wait_for_timeout(300)
+    done(page)
+    old, new = next_clip(page, "Make again")
+    a, b = server.json(f"/v1/videos/{old}"), server.json(f"/v1/videos/{new}")
+    check(a["sha256"] == b["sha256"], "make again: the same bytes")
+    old, new = next_clip(page, "Vary")
+    c = server.json(f"/v1/videos/{new}")
+    check(c["seed"] != b["seed"] and c["sha256"] != b["sha256"] and c["evaluations"] == b["evaluations"], "vary: another seed, the rest the same")
+    page.get_by_role("button", name="Use last frame").click()
+    page.locator("zt-drop#first .held li").wait_for()
+    page.evaluate("""async () => { const d = new DataTransfer(), c = new OffscreenCanvas(64, 64); c.getContext('2d').fillRect(0, 0, 64, 64);
+        d.items.add(new File([await c.convertToBlob()], 'dropped.png', {type: 'image/png'}));
+        document.querySelector('zt-drop#last').dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true})) }""")
+    check("dropped.png" in text(page, "zt-drop#last .held") and page.get_by_label("First and last frame").is_checked(), "frames: taken from a clip and by drag and drop")
+    tab.shot("create-frames")
+    _, new = next_clip(page, "Create")
+    check(server.json(f"/v1/videos/{new}")["task"] == "fl2va", "frames: a clip is made from them")
+
+
+def refusal_and_cancel_tests(tab, server):
+    page = tab.page
+    tab.open("#system"), tab.open("#create")
+    page.get_by_label("Prompt", exact=True).fill(PROMPT)
+    page.get_by_label("Shape").select_option("size")
+    page.get_by_label("Width x height").fill("100x100")
+    tab.refused = True
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.locator("[role=alert]", has_text="100x100").wait_for()
+    check(page.evaluate("document.activeElement.id") == "size", "create: a refusal is told and its field focused")
+    page.get_by_label("Shape").select_option("16:9")
+    page.get_by_label("Evaluations").fill("900")
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.get_by_role("button", name="Cancel").click()
+    page.locator("zt-clip .status", has_text="cancelled").wait_for(timeout=15000)
+    check(server.json("/v1/videos?status=cancelled&limit=1")["data"], "cancel: stops the clip")
+    page.get_by_label("Evaluations").fill("4")
+
+
+def jobs_tests(tab, server):
+    page = tab.page
+    tab.open("#jobs")
+    page.locator(".card").first.wait_for()
+    count = len(server.json("/v1/videos?limit=100")["data"])
+    check(page.locator(".card").count() == count, f"jobs: all {count} are listed")
+    page.wait_for_function("() => [...document.querySelectorAll('.card.completed img')].some(i => i.naturalWidth > 0)")
+    check(True, "jobs: thumbnails are shown")
+    tab.shot("jobs")
+    page.get_by_label("Show").select_option("cancelled")
+    page.wait_for_function("() => document.querySelectorAll('.card').length === 1 && document.querySelector('.card.cancelled')")
+    page.get_by_label("Show").select_option("")
+    page.wait_for_function("n => document.querySelectorAll('.card').length === n", arg=count)
+    page.get_by_label("with").fill("nowhere")
+    check(page.locator(".card:visible").count() == 0, "jobs: filtered by state and words")
+    page.get_by_label("with").fill("")
+    page.locator(".card.completed").first.get_by_role("link", name="Open").click()
+    page.locator("dialog zt-clip .legend").wait_for()
+    page.get_by_text("The request and what became of it").click()
+    check('"evaluations"' in text(page, "dialog pre"), "jobs: one opens with the request behind it")
+    tab.shot("jobs-open")
+    page.keyboard.press("Escape")
+    page.locator(".card.cancelled").get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).last.click()
+    page.wait_for_function("() => !document.querySelector('.card.cancelled')")
+    check(len(server.json("/v1/videos?limit=100")["data"]) == count - 1, "jobs: deleted after a question")
+
+
+def system_tests(tab):
+    page = tab.page
+    tab.open("#system")
+    page.locator(".tile").first.wait_for()
+    page.locator(".legend li").first.wait_for()
+    check("h3-nano" in text(page, "zt-system .table") and "waiting" in text(page, ".tiles"), "system: model, queue and stages are shown")
+    tab.shot("system")
+
+
+def axe_tests(tab, pages=("#create", "#jobs", "#system")):
+    axe = Axe()
+    for fragment in pages:
+        tab.open("#none"), tab.open(fragment)
+        tab.page.wait_for_timeout(600)
+        tab.shot(fragment[1:])
+        serious = [v for v in axe.run(tab.page).response["violations"] if v["impact"] in ("serious", "critical")]
+        check(not serious, f"axe {fragment} {tab.name}: no serious violation" + "".join(f"\n     {v['id']}: {v['nodes'][0]['html'][:150]}" for v in serious))
+        check(tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{fragment} {tab.name}: nothing sticks out at the side")
+
+
+def keyboard_tests(tab):
+    page = tab.page
+    tab.open("#create")
+    page.locator("#prompt").wait_for()
+    reached = set()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim() || document.activeElement.name"))
+    check({"prompt", "shape", "length", "evaluations", "seed", "Create"} <= reached, "keyboard: every field is reached")
+
+
+def key_tests(zoetrope, browser, folder):
+    out = subprocess.run([zoetrope, "key", "anna"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    secret, line = re.search(r"zk_\w+", out).group(), re.search(r"\{\"keys.*", out).group()
+    (folder / "keys.json").write_text(line)
+    server = Server(zoetrope, folder / "keyed", "--keys", folder / "keys.json")
+    try:
+        tab = Tab(browser, server, 1280, 800)
+        tab.open("#create")
+        tab.page.get_by_role("textbox", name="Key").fill(secret)
+        tab.page.get_by_role("button", name="Use it").click()
+        tab.page.get_by_label("Prompt", exact=True).fill(PROMPT)
+        tab.page.get_by_label("Evaluations").fill("2")
+        tab.page.get_by_role("button", name="Create", exact=True).click()
+        done(tab.page)
+        tab.page.wait_for_function("() => document.querySelector('zt-clip video').readyState >= 2", timeout=10000)
+        check(True, "keys: asked for once, then a clip is made and shown")
+        tab.context.close()
+    finally:
+        server.stop()
+
+
+def guarded(test, *arguments):
+    """A test that stops early is one failure; the others still run."""
+    try:
+        test(*arguments)
+    except Exception as e:
+        check(False, f"{getattr(test, '__name__', 'test')} stopped: {str(e).strip()[:300]}")
+
+
+def main():
+    global shots
+    zoetrope = sys.argv[1]
+    if "--shots" in sys.argv:
+        shots = Path(sys.argv[sys.argv.index("--shots") + 1])
+        shots.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as play:
+        folder = Path(name)
+        server = Server(zoetrope, folder / "data")
+        browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--mute-audio", "--disable-gpu"])
+        try:
+            guarded(page_tests, server)
+            guarded(stream_tests, server, folder)
+            for scheme, width, tests in (("light", 1280, (lambda t: create_tests(t, server), lambda t: again_tests(t, server))),
+                                         ("light", 1280, (keyboard_tests, system_tests, axe_tests)), ("dark", 390, (axe_tests,)),
+                                         ("dark", 1280, (lambda t: refusal_and_cancel_tests(t, server), lambda t: jobs_tests(t, server)))):
+                tab = Tab(browser, server, width, 800, scheme)
+                for test in tests:
+                    guarded(test, tab)
+                tab.close()
+            guarded(key_tests, zoetrope, browser, folder)
+        finally:
+            browser.close()
+            server.stop()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
