@@ -39,7 +39,7 @@ class System extends HTMLElement {
         ["Size", `${c.size.default}, multiples of ${c.size.multiple}, ${c.size.aspect}`],
         ["Length", `${c.frames.min} to ${c.frames.max} frames (${c.frames.rule}) at ${c.frames.fps} a second`],
         ["Sound", `${c.sound.channels} channels at ${c.sound.sample_rate} Hz`],
-        ["References", `${c.limits.references}: up to ${c.limits.images} pictures, ${c.limits.videos} videos, ${c.limits.sounds} sounds`],
+        ...(c.tasks.includes("ref2va") ? [["References", `${c.limits.references}: up to ${c.limits.images} pictures, ${c.limits.videos} videos, ${c.limits.sounds} sounds`]] : []),
         ["Request", `at most ${megabytes(c.limits.body_bytes)}${c.limits.memory_mb ? `, ${megabytes(c.limits.memory_mb * 2 ** 20)} of memory` : ""}`],
         ["Other names", c.aliases.filter((a) => a !== c.model).join(", ") || "none"]]));
     } catch (e) {

@@ -3,6 +3,7 @@
 usage: tests/studio.py ZOETROPE [--shots DIR]    (DIR: screenshots of every page, light and dark, desktop and phone)"""
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+ROOT = Path(__file__).resolve().parent.parent
 PROMPT = "a large yellow circle bounces slowly on a navy background"
 passed, failed = 0, 0
 shots = None
@@ -102,6 +104,30 @@ def page_tests(server):
     check(server.request("/", headers={"If-None-Match": headers["ETag"]})[0] == 304, "pages: unchanged ones are not sent again")
     check(server.request("/app.js")[1]["Content-Type"].startswith("text/javascript"), "pages: modules have their type")
     check(server.request("/none.js")[0] == 404 and server.request("/app.js", {}, "POST")[0] == 405, "pages: what is not there is refused")
+
+
+def compare_tests(zoetrope, server, folder):
+    clips = []
+    for seed in (1, 1, 2):
+        job = server.json("/v1/videos", {"prompt": PROMPT, "seed": seed, "evaluations": 2, "num_frames": 39})["id"]
+        server.wait(job)
+        clips.append(folder / f"clip{len(clips)}.mp4")
+        clips[-1].write_bytes(server.request(f"/v1/videos/{job}/content")[2])
+        server.request(f"/v1/videos/{job}", method="DELETE")
+    page = folder / "report.html"
+    run = lambda *a: subprocess.run([zoetrope, "compare", *map(str, a), "-o", str(page)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    same, other = run(clips[0], clips[1]), run(clips[0], clips[2])
+    check("39 frames, PSNR equal" in same.stdout, f"compare: the same clip is equal: {same.stdout.strip()}")
+    m = re.search(r"PSNR ([\d.]+) dB", other.stdout)
+    rgb = [subprocess.run(["ffmpeg", "-v", "error", "-i", c, "-f", "rawvideo", "-pix_fmt", "rgb24", "-sws_flags", "accurate_rnd+full_chroma_int", "-"],
+                          stdout=subprocess.PIPE, check=True).stdout for c in (clips[0], clips[2])]
+    error = sum((a - b) ** 2 for a, b in zip(*rgb)) / len(rgb[0])
+    check(m and abs(float(m.group(1)) - 10 * math.log10(255 ** 2 / error)) < 0.3, f"compare: two clips have the PSNR that ffmpeg's pictures have: {other.stdout.strip()}")
+    text = page.read_text()
+    check(text.count("data:image/webp") == 3 and text.count("<polyline") == 5 and "http://" not in text and "https://" not in text, "compare: one file with sheets and plots")
+    if shots:
+        (shots / "report.html").write_text(text)
+    check(run(clips[0], ROOT / "models/h3-nano/README.md").returncode == 2, "compare: what is no clip is refused")
 
 
 class Tab:
@@ -325,6 +351,7 @@ def main():
         try:
             guarded(page_tests, server)
             guarded(stream_tests, server, folder)
+            guarded(compare_tests, zoetrope, server, folder)
             for scheme, width, tests in (("light", 1280, (lambda t: create_tests(t, server), lambda t: again_tests(t, server))),
                                          ("light", 1280, (keyboard_tests, system_tests, axe_tests)), ("dark", 390, (axe_tests,)),
                                          ("dark", 1280, (lambda t: refusal_and_cancel_tests(t, server), lambda t: jobs_tests(t, server)))):
