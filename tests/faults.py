@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 """Kills workers with SIGKILL at random moments while they run jobs on the tiny checkpoint, restarts them, and asks afterwards: no job lost, none
-done twice, every file equal to an undisturbed run, the store sound. With PostgreSQL also kills the database server in between.
+done twice, every file equal to an undisturbed run, the store sound. With PostgreSQL also kills the database server in between. Then kills the HTTP
+server while a client posts jobs: whatever it acknowledged is there, once.
 usage: tests/faults.py ZOETROPE [--kills N] [--seed N] [--store sqlite|postgresql]     (default: 12 kills of each, as script/test runs it)
 Ends with "N passed, N failed"."""
 import argparse
 import hashlib
+import http.client
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -196,6 +201,73 @@ def torment(exe, kind, kills):
                 print((data / "worker.log").read_text(errors="replace")[-4000:])
 
 
+class Server:
+    def __init__(self, exe, store, data):
+        args = [exe, "serve", "--model", MODEL, "--data", data, "--store", store.url, "--workers", "0", "--port", "0"]
+        self.process = subprocess.Popen(list(map(str, args)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.port = None
+        for line in self.process.stdout:
+            if m := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(m.group(1))
+                break
+
+    def post(self, key):
+        body = json.dumps(dict(prompt="a red kite", size="32x32", frames=124, evaluations=1)).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/videos", body, {"Content-Type": "application/json", "Idempotency-Key": key})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.loads(answer.read())["id"]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def kill_servers(exe, kind, kills):
+    with tempfile.TemporaryDirectory(prefix="zt_faults_") as d:
+        data = Path(d)
+        store = kind(data)
+        server = [Server(exe, store, data)]
+        acknowledged, stop = {}, threading.Event()
+
+        def client(name):
+            n = 0
+            while not stop.is_set():
+                key = f"{name}-{n}"
+                try:
+                    acknowledged[key] = server[0].post(key)
+                    n += 1
+                except (OSError, http.client.HTTPException, ValueError, TypeError):   # it was killed, or is not up yet: the same key again
+                    time.sleep(0.05)
+
+        clients = [threading.Thread(target=client, args=(f"c{i}",)) for i in range(3)]
+        try:
+            for c in clients:
+                c.start()
+            for k in range(kills):
+                time.sleep(random.uniform(0.05, 0.7))
+                server[0].kill()
+                if k % 4 == 3:
+                    store.crash()
+                server[0] = Server(exe, store, data)
+            time.sleep(1)
+            stop.set()
+            for c in clients:
+                c.join()
+            server[0].kill()
+            farm = Farm(exe, store, data)
+            ids = [j["id"] for j in farm.list()]
+            check(f"{store.name}: {kills} kills of the server, {len(acknowledged)} jobs acknowledged", len(acknowledged) > kills)
+            check(f"{store.name}: all of them are there", set(acknowledged.values()) <= set(ids), str(set(acknowledged.values()) - set(ids)))
+            check(f"{store.name}: each key made one job", len(set(acknowledged.values())) == len(acknowledged) and len(ids) - len(acknowledged) <= len(clients),
+                  f"{len(ids)} jobs")
+            check(f"{store.name}: the store is sound", farm.jobs("check").strip() == "the store is sound")
+        finally:
+            stop.set()
+            server[0].process.kill()
+            store.close()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("exe", type=Path)
@@ -209,6 +281,7 @@ def main():
     for kind in (Sqlite, Postgres):
         if args.store in (None, kind.name):
             torment(exe, kind, args.kills)
+            kill_servers(exe, kind, args.kills)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if results and all(results) else 1
 
