@@ -105,7 +105,7 @@ void register_all() {
   constexpr int64_t products[][3] = {{4096, 4096, 4096}, {1500, 1024, 1024}, {1500, 3840, 1024}, {1500, 5632, 1024}, {1500, 1024, 2816},
                                      {700, 1024, 1024},  {128, 1024, 1024},  {1958, 768, 256},   {1958, 1536, 256},  {1958, 256, 768},
                                      {1, 6144, 1024},    {4, 1536, 256}};
-  for (Compute compute : {Compute::f32, Compute::bf16, Compute::bf16x2, Compute::bf16x3}) {
+  for (Compute compute : {Compute::f32, Compute::bf16, Compute::bf16x2, Compute::bf16x3, Compute::mxfp8, Compute::mxfp6, Compute::mxfp4, Compute::mxint8}) {
     const std::string type(compute_name(compute));
     for (auto [M, N, K] : products) add("gemm/" + type + "/" + dims({M, N, K}), product, M, N, K, compute);
     if (compute != Compute::f32 && compute != Compute::bf16) continue;

@@ -109,7 +109,7 @@ TEST(Activations, ProductsReadTiles) {
 
 // gemm_swiglu is gemm and swiglu, whether its weights are paired (16 divides F) or not.
 TEST(Activations, GatedProductEqualsItsSteps) {
-  for (Compute compute : {Compute::f32, Compute::bf16, Compute::bf16x2, Compute::bf16x3}) {
+  for (Compute compute : {Compute::f32, Compute::bf16, Compute::bf16x2, Compute::bf16x3, Compute::mxfp8, Compute::mxfp6, Compute::mxfp4, Compute::mxint8}) {
     for (int64_t M : {1, 40, 300}) {
       for (int64_t F : {32, 96, 16, 24}) {
         const bool value_first = F != 96;

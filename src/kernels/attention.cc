@@ -144,7 +144,7 @@ void attention(const Exec& exec, const AttentionArgs& a) {
     fail(ErrorKind::internal, "attention: found {} heads of {} over {} key heads, wanted a multiple; fix the caller", a.heads, a.head_dim,
          a.kv_heads);
   }
-  const bool tiled = a.compute == Compute::bf16 && exec.ops.bf16_attention;
+  const bool tiled = attention_compute(a.compute) == Compute::bf16 && exec.ops.bf16_attention;
   if (a.o_tiles && (!tiled || a.heads * a.head_dim % kTileCols != 0)) {
     fail(ErrorKind::internal, "attention: found a result in tiles of {} heads of {} computed in {}; fix the caller", a.heads, a.head_dim,
          compute_name(a.compute));

@@ -20,7 +20,7 @@ struct AttentionArgs {
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;
   bool causal = false;                 // row i sees keys 0 .. i + kv_rows - q_rows
-  Compute compute = Compute::f32;      // bf16: q, k, v and the weights rounded to bf16, sums and softmax in float32; the others: float32
+  Compute compute = Compute::f32;      // attention_compute of it; bf16: q, k, v and the weights rounded to bf16, sums and softmax in float32
 };
 
 void attention(const Exec& exec, const AttentionArgs& args);

@@ -7,7 +7,8 @@ namespace zt {
 namespace {
 
 constexpr std::pair<Compute, std::string_view> kNames[] = {
-    {Compute::f32, "f32"}, {Compute::bf16, "bf16"}, {Compute::bf16x2, "bf16x2"}, {Compute::bf16x3, "bf16x3"}};
+    {Compute::f32, "f32"}, {Compute::bf16, "bf16"}, {Compute::bf16x2, "bf16x2"}, {Compute::bf16x3, "bf16x3"},
+    {Compute::mxfp8, "mxfp8"}, {Compute::mxfp6, "mxfp6"}, {Compute::mxfp4, "mxfp4"}, {Compute::mxint8, "mxint8"}};
 
 }  // namespace
 

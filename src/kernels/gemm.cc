@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/coded.h"
 #include "kernels/elementwise.h"
 #include "kernels/ops.h"
 
@@ -52,7 +53,7 @@ bool exactly_bf16(std::span<const View> stacked) {
 int parts_of(const Ops& ops, Compute compute, std::span<const View> stacked) {
   if (!ops.gemm_bf16) return 0;
   switch (compute) {
-    case Compute::bf16: return 1;
+    case Compute::bf16: case Compute::mxfp8: case Compute::mxfp6: case Compute::mxfp4: case Compute::mxint8: return 1;
     case Compute::bf16x2: return 2;
     case Compute::bf16x3: return exactly_bf16(stacked) ? 3 : 0;
     default: return 0;
@@ -67,6 +68,7 @@ void pack_f32(const Ops& ops, std::span<const View> stacked, PackedWeight& p) {
   for (int64_t j = 0; j < p.n; j += cols) {
     const int64_t n = std::min(cols, p.n - j), width = std::min(cols, round_up(n, ops.f32_lane));
     read_rows(stacked, k, j, n, rows.data());
+    if (BlockFormat f{}; block_format_of(p.compute, f)) round_to_blocks(f, rows.data(), n, k);
     if (rounds_weights(p.compute)) {
       for (int64_t i = 0; i < n * k; ++i) rows[static_cast<size_t>(i)] = to_float(to_bf16(rows[static_cast<size_t>(i)]));
     }
@@ -103,6 +105,20 @@ void pack_bf16(std::span<const View> stacked, PackedWeight& p) {
         if (left % 2) column[left / 2 * kTileN] = to_bf16(row[tile * kTileK + left - 1]).bits;
       }
     }
+  }
+}
+
+// Panels of codes for gemm_bf16.
+void pack_coded(BlockFormat f, std::span<const View> stacked, PackedWeight& p) {
+  const int64_t k = p.k(), panel = coded_panel_bytes(f, k);
+  p.code_bits = element_bits(f);
+  p.code_table = code_table(f);
+  p.data = Buffer(static_cast<size_t>(round_up(p.n, kPanelN) / kPanelN * panel));
+  std::vector<float> rows(static_cast<size_t>(kTileN * k));
+  for (int64_t j = 0; j < p.n; j += kTileN) {
+    const int64_t n = std::min(kTileN, p.n - j);
+    read_rows(stacked, k, source_row(p, j), n, rows.data());
+    encode_columns(f, rows.data(), n, k, j / kTileN % 2, p.data.as<uint8_t>() + j / kPanelN * panel);
   }
 }
 
@@ -256,10 +272,20 @@ Bf16Rows gathered(Arena& scratch, const uint16_t* tiles, int64_t k_tiles, int pa
 }
 
 void bf16_block(const Ops& ops, const Bf16Rows& rows_of, int64_t m, int64_t rows, int64_t n, int64_t cols, const PackedWeight& w,
-                const FinishBlock& end) {
+                uint16_t* unpacked, const FinishBlock& end) {
   const int64_t k_tiles = round_up(w.k(), kTileK) / kTileK;
-  ops.gemm_bf16({rows_of.data + m / 16 * rows_of.block_stride, rows_of.block_stride, rows_of.tile_offset, rows_of.pitch,
-                 w.parts, rows_of.part_stride, k_tiles, w.data.as<uint16_t>() + n * k_tiles * kTileK, rows, cols, end});
+  Bf16Block b{};
+  b.a = rows_of.data + m / 16 * rows_of.block_stride, b.block_stride = rows_of.block_stride, b.tile_offset = rows_of.tile_offset;
+  b.pitch = rows_of.pitch, b.parts = w.parts, b.part_stride = rows_of.part_stride, b.k_tiles = k_tiles;
+  if (w.code_bits) {
+    b.coded_bytes = k_tiles * (kPanelN + kTileK * w.code_bits * 4);
+    b.coded = w.data.as<uint8_t>() + n / kPanelN * b.coded_bytes;
+    b.code_bits = w.code_bits, b.code_table = w.code_table.data(), b.unpacked = unpacked;
+  } else {
+    b.b = w.data.as<uint16_t>() + n * k_tiles * kTileK;
+  }
+  b.m = rows, b.n = cols, b.end = end;
+  ops.gemm_bf16(b);
 }
 
 // Rows per task when each task takes all columns; 0 if that leaves threads idle. The rows of a task in bf16 stay in the second-level
@@ -281,6 +307,8 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
   const bool shared = !a.tiles && runs.count > 1 && runs.segment % kTileK == 0 && a.row_stride > 0 && a.row_stride * 2 <= K;
   const bool stream = c.c && streams(*c.c, a.rows, w.n);
   const int64_t tall = rows_per_task(a.rows, K * parts, threads);
+  const int64_t unpacked_room = w.code_bits ? k_tiles * kTileK * kPanelN : 0;
+  uint16_t* unpacked = exec.scratch.take<uint16_t>(unpacked_room * threads);
   if (tall > 0 && !shared && !a.tiles) {
     const int64_t room = round_up(tall, 32) * k_tiles * parts * kTileK;
     uint16_t* tiles = exec.scratch.take<uint16_t>(room * threads);
@@ -291,7 +319,7 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
         Bf16Rows mine = layout;
         mine.data = tiles + worker * room;
         gather_tiles(ops, a, runs, K, parts, m, rows, tiles + worker * room);
-        bf16_block(ops, mine, 0, rows, 0, N, w, end_of(c, m, rows, 0, w.n, stream));
+        bf16_block(ops, mine, 0, rows, 0, N, w, unpacked + worker * unpacked_room, end_of(c, m, rows, 0, w.n, stream));
       }
     });
     return;
@@ -310,11 +338,11 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
     });
   }
   const Grid grid = tall > 0 ? Grid{a.rows, N, tall, N} : make_grid(a.rows, N, 32, kPanelN, 512, 65536, threads);
-  exec.threads.parallel_for(grid.count(), 1, [&](int64_t i, int64_t end, int) {
+  exec.threads.parallel_for(grid.count(), 1, [&](int64_t i, int64_t end, int worker) {
     for (; i < end; ++i) {
       const int64_t m = i / grid.col_blocks() * grid.rows, n = i % grid.col_blocks() * grid.cols;
       const int64_t rows = std::min(grid.rows, a.rows - m), cols = std::min(grid.cols, N - n);
-      bf16_block(ops, rows_of, m, rows, n, cols, w, end_of(c, m, rows, n, std::min(cols, w.n - n), stream));
+      bf16_block(ops, rows_of, m, rows, n, cols, w, unpacked + worker * unpacked_room, end_of(c, m, rows, n, std::min(cols, w.n - n), stream));
     }
   });
 }
@@ -340,7 +368,9 @@ PackedWeight pack(const Ops& ops, std::span<const View> stacked, int64_t segment
   p.parts = parts_of(ops, compute, stacked);
   p.value_first = value_first;
   p.paired = gated && p.parts > 0 && p.n % (2 * kTileN) == 0;
-  if (p.parts > 0) pack_bf16(stacked, p);
+  BlockFormat f{};
+  if (p.parts > 0 && block_format_of(compute, f)) pack_coded(f, stacked, p);
+  else if (p.parts > 0) pack_bf16(stacked, p);
   else pack_f32(ops, stacked, p);
   return p;
 }

@@ -34,6 +34,8 @@ struct PackedWeight {
   const Ops* ops = nullptr;                   // the table it was packed for: gemm() refuses another
   // Rows lie in pairs of 16 values and their 16 gates, for gemm_swiglu; value_first: values were the first half of the rows.
   bool paired = false, value_first = false;
+  int code_bits = 0;                          // 4, 6 or 8: `data` is coded (kernels/coded.h)
+  std::vector<uint16_t> code_table = {};
   int64_t k() const { return segments * segment; }
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "kernels/coded.h"
 #include "kernels/test_support.h"
 
 namespace zt {
@@ -72,7 +73,7 @@ void check(const Case& t, const Data& d, Compute compute, const std::vector<floa
   const int64_t K = t.segments * t.segment;
   // bf16: each side is off by at most 2^-8 of itself, their product by 2^-7 and a little. In parts: only the activation is off, by 2^-17
   // with two, and there is a sum for each part.
-  const double rounding = compute == Compute::bf16 ? 0x1.02p-7 : compute == Compute::bf16x2 ? 0x1.02p-17 : 0;
+  const double rounding = compute == Compute::bf16 ? 0x1.02p-7 : compute == Compute::bf16x2 ? 0x1.02p-17 : attention_compute(compute) == Compute::bf16 ? 0x1.02p-9 : 0;
   const int64_t parts = compute == Compute::bf16x2 ? 2 : compute == Compute::bf16x3 ? 3 : 1;
   const double u = static_cast<double>(parts * K + 4) * kEps32 + rounding;
   for (int64_t m = 0; m < t.M; ++m) {
@@ -128,6 +129,35 @@ TEST(Gemm, DenseOfEverySize) {
       for (int64_t K : {1, 5, 32, 33, 64}) sweep(dense(M, N, K, 0, M % 3));
     }
   }
+}
+
+// Weights in blocks: the product is that of the weights the format gives (kernels/coded.h, tensor/block_format_test.cc), to the rounding of
+// the activations to bf16, 2^-9 of each.
+TEST(Gemm, WeightsInBlocks) {
+  std::vector<Case> cases = {dense(130, 300, 1100), dense(700, 70, 40), dense(19, 37, 45, 1 | 4 | 8 | 1 << 4), dense(1, 48, 33)};
+  Case conv{50, 9, 7, 32, 32, {}, 1};
+  for (int64_t k = 0; k < 7; ++k) conv.offsets.push_back(k * 3 * 32);
+  cases.push_back(conv);
+  for (const Case& t : cases) {
+    for (Compute compute : {Compute::mxfp8, Compute::mxfp6, Compute::mxfp4, Compute::mxint8}) {
+      SCOPED_TRACE(std::string(compute_name(compute)) + " M " + std::to_string(t.M) + " N " + std::to_string(t.N));
+      const Data given = make(t);
+      Data rounded = given;
+      BlockFormat f{};
+      ASSERT_TRUE(block_format_of(compute, f));
+      round_to_blocks(f, rounded.w.data(), t.N, t.segments * t.segment);
+      std::map<std::string, std::vector<float>> first;
+      test::on_every_table([&](const Exec& exec) {
+        const std::vector<float> c = run(exec, t, given, compute);
+        auto [it, fresh] = first.emplace(ops_name(exec.ops), c);
+        if (fresh) check(t, rounded, compute, c);
+        ASSERT_EQ(0, std::memcmp(it->second.data(), c.data(), c.size() * sizeof(float))) << "bits depend on the number of threads";
+        if (exec.ops.gemm_bf16) ASSERT_EQ(0, std::memcmp(c.data(), run(exec, t, rounded, Compute::bf16).data(), c.size() * sizeof(float)));
+      });
+    }
+  }
+  const auto w = std::vector<float>{1, INFINITY, 3, 4};
+  test::on_every_table([&](const Exec& exec) { EXPECT_THROW(pack_weight(exec.ops, View{w.data(), DType::f32, {2, 2}}, 1, Compute::mxfp4), Error); }, {1});
 }
 
 TEST(Gemm, DeepAndWide) {

@@ -54,6 +54,13 @@ struct Bf16Block {
   int64_t parts, part_stride;
   int64_t k_tiles;
   const uint16_t* b;
+  // Instead of b, if not null: weights in codes of 4, 6 or 8 bits, panels of coded_bytes each (kernels/coded.h), the bf16 of every code,
+  // and room for one panel of 32 columns.
+  const uint8_t* coded;
+  int64_t coded_bytes;
+  int code_bits;
+  const uint16_t* code_table;
+  uint16_t* unpacked;
   int64_t m, n;                  // rows, of which whole tiles are readable; columns, a multiple of 16
   FinishBlock end;               // of the block's first row and column; acc is not used
 };

@@ -20,7 +20,7 @@ struct Plan {
 Plan exact_plan();
 // bf16 matrices and attention in denoiser and video decoder, bf16x2 in the text encoder; float32 residuals, norms, islands and audio.
 Plan fast_plan();
-// "exact", "fast", or a plan file: {"name": ..., "text_encoder": {"compute": "f32"|"bf16"|"bf16x2"|"bf16x3"}, "denoiser": {...}, "video_decoder": {...}}.
+// "exact", "fast", or a plan file: {"name": ..., "text_encoder": {"compute": a name of kernels/compute.h}, "denoiser": {...}, "video_decoder": {...}}.
 // Errors (kind request): no such plan or file, an unknown key, an unknown compute type.
 Plan read_plan(const std::string& name_or_path);
 Json plan_to_json(const Plan& plan);

@@ -154,6 +154,8 @@ inline void bf16_tiles(const Bf16Block& p, const uint16_t* a, const uint16_t* b,
   if constexpr (R > 1 && V > 1) _tile_stored(3, acc + 16 * 32 + 16, 128);
 }
 
+#include "kernels/cpu/amx_unpack.inl"
+
 template <int P>
 inline void bf16_product(const Bf16Block& p) {
   memory_fence();
@@ -163,9 +165,13 @@ inline void bf16_product(const Bf16Block& p) {
   // While the rows of A pass over one panel of B, the next panel comes into the second-level cache, a share with each row block.
   const int64_t row_blocks = (p.m + 31) / 32, step = ((2 * kTile * 2 + row_blocks - 1) / row_blocks + 63) / 64 * 64;
   for (int64_t j = 0; j < p.n; j += 32) {
-    const uint16_t* b = p.b + j * p.k_tiles * 32;
+    const uint16_t* b = p.coded ? p.unpacked : p.b + j * p.k_tiles * 32;
+    if (p.coded) {
+      unpack_weights(p, p.coded + j / 32 * p.coded_bytes, p.n - j > 16 ? 2 : 1);
+      memory_fence();
+    }
     const char* next = reinterpret_cast<const char*>(b + p.k_tiles * 2 * kTile);
-    const int64_t ahead = j + 64 <= p.n ? step : 0;
+    const int64_t ahead = !p.coded && j + 64 <= p.n ? step : 0;
     for (int64_t i = 0; i < p.m; i += 32, next += ahead * p.k_tiles) {
       const uint16_t* a = p.a + i / 16 * p.block_stride;
       const bool tall = p.m - i > 16, wide = p.n - j > 16;
