@@ -49,6 +49,7 @@ inline void unpack_panel(const uint8_t* in, const uint16_t* table, int64_t k_til
   const Code code(table);
   const __m512i magnitude = _mm512_set1_epi16(0x7FFF), bias = _mm512_set1_epi32(127);
   for (int64_t t = 0; t < k_tiles; ++t, in += 32 + 32 * Code::kRow) {
+    for (int64_t i = 0; i < 32 + 32 * Code::kRow; i += 64) _mm_prefetch((const char*)in + 4096 + i, _MM_HINT_T0);   // may look past the end
     for (int64_t v = 0; v < column_tiles; ++v) {
       // The exponent of a column stands beside both values of a pair.
       __m512i e = _mm512_sub_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)(in + 16 * v))), bias);
