@@ -1,4 +1,5 @@
 // zoetrope: a prompt becomes a video with sound.
+#include "optimizer/optimize.h"
 #include "optimizer/plan_command.h"
 #include "serve/commands.h"
 #include "serve/job.h"
@@ -27,13 +28,41 @@ zt::Command plan_command(CLI::App& root) {
           }};
 }
 
+zt::Command optimize_command(CLI::App& root) {
+  auto o = std::make_shared<zt::OptimizeOptions>();
+  CLI::App* app = root.add_subcommand("optimize", "Search a plan by measuring on this machine, and write it");
+  app->add_option("model", o->model, "model folder (default: h3-nano)")->type_name("DIR");
+  app->add_option("--output,-o", o->output, "plan file to write (default plan.json)")->type_name("FILE");
+  app->add_option("--report", o->report, "page to write: plot, gains, stills")->type_name("FILE");
+  app->add_option("--name", o->name, "name of the plan (default: the file's)")->type_name("NAME");
+  app->add_option("--quality", o->quality, "largest error against plan exact: relative L2 of the latents (default 0.05)")->type_name("Q");
+  app->add_option("--seconds-per-second", o->seconds_per_second, "instead: as exact as this speed allows")->type_name("R");
+  app->add_option("--frames", o->frames, "length of the clips that are compared (default 39)")->type_name("N");
+  app->add_option("--evaluations", o->evaluations, "of the reference (default 49)")->type_name("N");
+  app->add_option("--prompts", o->prompts_file, "held-out prompts, one a line (default: six of h3-nano's world)")->type_name("FILE");
+  app->add_option("--count", o->prompts, "how many of the prompts (default 3)")->type_name("N");
+  app->add_option("--rounds", o->rounds, "timed rounds of each option (default 2)")->type_name("N");
+  app->add_option("--threads", o->threads, "worker threads (default: the cores this process may use)")->type_name("N");
+  app->add_option("--skip", o->skip, "passes to leave out: adaln_tables, overlap, denoiser, video_decoder, text_encoder, reuse, evaluations")->type_name("NAMES");
+  app->add_option("--encoder-preset", o->encoder_preset, "x264's preset that the plan asks for (not searched)")->type_name("NAME");
+  app->add_option("--sound-coder", o->sound_coder, "AAC's search that the plan asks for, twoloop or fast (not searched)")->type_name("NAME");
+  app->add_flag("--json", o->json, "print the plan");
+  app->add_flag("--quiet,-q", o->quiet, "no progress");
+  return {app, [o] {
+            return zt::report_errors([&] {
+              o->model = zt::resolve_model_folder(o->model);
+              return zt::run_optimize_command(*o);
+            });
+          }};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"zoetrope: a prompt becomes a video with sound"};
   app.set_version_flag("--version", std::string("zoetrope ") + zt::kVersion);
   app.require_subcommand(1);
-  const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app), plan_command(app), zt::serve_command(app),
+  const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app), plan_command(app), optimize_command(app), zt::serve_command(app),
                                   zt::worker_command(app), zt::jobs_command(app), zt::key_command(app), zt::compare_command(app)};
   try {
     app.parse(zt::command_line(argc, argv));

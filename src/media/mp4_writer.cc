@@ -166,7 +166,9 @@ void Mp4Writer::Impl::add_audio() {
   audio->bit_rate = options.audio_bit_rate;
   audio->time_base = {1, options.sample_rate};
   audio->flags |= AV_CODEC_FLAG_BITEXACT;  // no library version in the stream
-  open_codec(audio.get(), kind, nullptr, audio_stream, "sound");
+  AVDictionary* wishes = nullptr;
+  av_dict_set(&wishes, "aac_coder", options.sound_coder.c_str(), 0);
+  open_codec(audio.get(), kind, wishes, audio_stream, "sound");
   sound = av::make_frame();
   sound->format = audio->sample_fmt, sound->sample_rate = options.sample_rate, sound->nb_samples = audio->frame_size;
   av::check(av_channel_layout_copy(&sound->ch_layout, &audio->ch_layout), "sound frame");

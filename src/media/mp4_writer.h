@@ -16,6 +16,7 @@ struct Mp4Options {
   int channels = 2;                                  // 1 or 2; 0 = no sound
   int crf = 17;                                      // x264's constant quality: 0 lossless ... 51 worst; 17 is visually lossless
   std::string preset = "veryfast";                   // x264's speed: ultrafast ... placebo
+  std::string sound_coder = "twoloop";               // AAC's search: twoloop, or fast (half the time, a little less for the bits)
   int64_t audio_bit_rate = 160000;                   // bits a second
   std::map<std::string, std::string> metadata = {};  // container tags; key "zoetrope" holds the JSON of the run
   // Also writes the same encoded pictures and sounds there as fragments of about half a second, each complete on the disk before the

@@ -55,6 +55,10 @@ class Denoiser {
   };
   virtual std::unique_ptr<Prepared> prepare(const Ctx& ctx, const PackedLayout& layout, ConstMat prompt_embeds) const = 0;
 
+  // Noise levels that will be asked for: what depends on them alone is computed now and kept for later requests, as far as memory
+  // allows. step() gives the same bytes with and without.
+  virtual void prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) = 0;
+
   // timestep: the distinct t values, ascending; timestep_indices [S]: each row's index into it.
   // video_rows, audio_rows: conditions and targets; outputs have the same rows. Throws Cancelled between blocks.
   virtual void step(const Ctx& ctx, const Prepared& prepared, std::span<const float> timestep, std::span<const int32_t> timestep_indices,

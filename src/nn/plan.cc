@@ -1,6 +1,8 @@
 #include "nn/plan.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 
 #include "base/error.h"
 
@@ -19,14 +21,59 @@ constexpr Section kSections[] = {{"text_encoder", &Plan::text_encoder, true},
                                  {"video_decoder", &Plan::video_decoder, true},
                                  {"audio_codec", &Plan::audio_codec, false}};
 
+void refuse_others(const JsonView& j, std::initializer_list<const char*> known) {
+  for (auto& [key, value] : j.json().items())
+    if (std::none_of(known.begin(), known.end(), [&](const char* k) { return key == k; }))
+      fail(ErrorKind::request, "{}: unknown key \"{}\"; known: {}", j.origin(), key, fmt::join(known, ", "));
+}
+
 void read_section(const JsonView& j, const Section& s, Plan& plan) {
   const std::string compute = j.text("compute", "f32");
   Compute type{};
   if (!compute_from_name(compute, type)) fail(ErrorKind::request, "{}: compute is \"{}\", wanted {}", j.origin(), compute, compute_names());
   if (type != Compute::f32 && !s.narrow_allowed) fail(ErrorKind::request, "{}: compute is \"{}\", but this part runs in f32 only", j.origin(), compute);
   plan.*s.field = type;
-  for (auto& [key, value] : j.json().items())
-    if (key != "compute") fail(ErrorKind::request, "{}: unknown key \"{}\"; known is compute", j.origin(), key);
+  if (s.field == &Plan::denoiser) {
+    plan.adaln_tables = j.boolean("adaln_tables", plan.adaln_tables);
+    refuse_others(j, {"compute", "adaln_tables"});
+  } else {
+    refuse_others(j, {"compute"});
+  }
+}
+
+void read_sampler(const JsonView& j, Plan& plan) {
+  plan.evaluations = j.integer("evaluations", 0, 10000, 0);
+  plan.reuse.video = j.number("reuse_video", 0, 10, 0), plan.reuse.sound = j.number("reuse_sound", 0, 10, 0);
+  plan.reuse.most = j.integer("reuse_most", 1, 1000, 1);
+  refuse_others(j, {"evaluations", "reuse_video", "reuse_sound", "reuse_most"});
+}
+
+void read_encoder(const JsonView& j, Plan& plan) {
+  plan.encoder_preset = j.text("preset", plan.encoder_preset);
+  plan.sound_coder = j.text("sound_coder", plan.sound_coder);
+  if (plan.sound_coder != "twoloop" && plan.sound_coder != "fast")
+    fail(ErrorKind::request, "{}: sound_coder is \"{}\", wanted twoloop or fast", j.origin(), plan.sound_coder);
+  refuse_others(j, {"preset", "sound_coder"});
+}
+
+Plan parse_plan(const Json& json, const std::string& path) {
+  Plan plan;
+  JsonView j(json, path);
+  plan.name = j.text("name", std::filesystem::path(path).stem().string());
+  for (auto& [key, value] : json.items()) {
+    bool known = key == "name" || key == "measured";
+    for (const Section& s : kSections)
+      if (key == s.name) read_section(j.child(key), s, plan), known = true;
+    if (key == "stages") {
+      plan.overlap = j.child(key).boolean("overlap", plan.overlap), known = true;
+      refuse_others(j.child(key), {"overlap"});
+    }
+    if (key == "sampler") read_sampler(j.child(key), plan), known = true;
+    if (key == "encoder") read_encoder(j.child(key), plan), known = true;
+    if (!known) fail(ErrorKind::request, "{}: unknown section \"{}\"", path, key);
+  }
+  if (json.contains("measured")) plan.measured = json.at("measured");
+  return plan;
 }
 
 }  // namespace
@@ -41,30 +88,32 @@ Plan fast_plan() {
   return p;
 }
 
-Plan read_plan(const std::string& name) {
-  if (name == "exact") return exact_plan();
-  if (name == "fast") return fast_plan();
-  if (!std::filesystem::exists(name)) fail(ErrorKind::request, "--plan {}: no such plan or file; give exact, fast or the path of a plan file", name);
-  Plan plan;
+Plan read_plan(const std::string& name, const std::string& model_folder) {
+  std::string path = name;
+  if (!model_folder.empty() && !name.empty() && name.find('/') == std::string::npos) {
+    const std::string shipped = model_folder + "/plans/" + name + ".json";
+    std::error_code ec;
+    if (std::filesystem::exists(shipped, ec)) path = shipped;
+  }
+  if (path == "exact") return exact_plan();
+  if (path == "fast") return fast_plan();
+  if (!std::filesystem::exists(path))
+    fail(ErrorKind::request, "--plan {}: no such plan or file; give exact, fast, a plan that comes with the model (its plans folder) or the path of a plan file", name);
   try {
-    Json json = read_json(name, 1 << 20);
-    JsonView j(json, name);
-    plan.name = j.text("name", std::filesystem::path(name).stem().string());
-    for (auto& [key, value] : json.items()) {
-      bool known = key == "name";
-      for (const Section& s : kSections)
-        if (key == s.name) read_section(j.child(key), s, plan), known = true;
-      if (!known) fail(ErrorKind::request, "{}: unknown section \"{}\"", name, key);
-    }
+    return parse_plan(read_json(path, 1 << 20), path);
   } catch (const Error& e) {
     throw Error(ErrorKind::request, e.what());
   }
-  return plan;
 }
 
 Json plan_to_json(const Plan& plan) {
   Json j{{"name", plan.name}};
   for (const Section& s : kSections) j[s.name] = {{"compute", compute_name(plan.*s.field)}};
+  j["denoiser"]["adaln_tables"] = plan.adaln_tables;
+  j["stages"] = {{"overlap", plan.overlap}};
+  j["sampler"] = {{"evaluations", plan.evaluations}, {"reuse_video", plan.reuse.video}, {"reuse_sound", plan.reuse.sound}, {"reuse_most", plan.reuse.most}};
+  j["encoder"] = {{"preset", plan.encoder_preset}, {"sound_coder", plan.sound_coder}};
+  if (!plan.measured.is_null()) j["measured"] = plan.measured;
   return j;
 }
 

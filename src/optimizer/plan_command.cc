@@ -90,7 +90,7 @@ int run_plan_command(const PlanCommandOptions& o) {
   clip.frames = o.frames, clip.evaluations = o.evaluations, clip.text_rows = o.text_rows;
   set_size(o, m, clip);
   clip = resolve_clip(m, clip);
-  const Plan plan = read_plan(o.plan);
+  const Plan plan = read_plan(o.plan, o.model);
   PredictOptions po = options_of(plan);
   Hardware h;
   if (o.hardware.empty()) {

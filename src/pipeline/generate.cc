@@ -1,12 +1,15 @@
 // The run of one request: presentation, conditions, layout, denoise loop, decoders, sink.
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "base/rng.h"
 #include "kernels/elementwise.h"
+#include "pipeline/behind.h"
 #include "pipeline/conditions.h"
 #include "pipeline/engine.h"
+#include "pipeline/reuse.h"
 #include "pipeline/sampler.h"
 #include "pipeline/trace.h"
 
@@ -63,6 +66,7 @@ struct Run {
   Tensor video_rows{}, audio_rows{};           // conditions first
   Clock::time_point previewed = Clock::now();  // when the last preview ended
   Clock::duration preview_time{};              // what it took
+  StageTime encoding{Stage::encode};           // of the thread that encodes
 
   bool tracing() const { return static_cast<bool>(hooks.tap); }
   void tap(const std::string& name, const View& v) const {
@@ -79,6 +83,14 @@ struct Run {
     if (it->second.shape() != shape)
       fail(ErrorKind::request, "--noise: {} has shape {}, this request wants {}", name, to_string(it->second.shape()), to_string(shape));
     std::memcpy(out.data(), it->second.data(), out.size_bytes());
+  }
+
+  // Times what the encoder's thread does; that thread alone touches `encoding` until it is done.
+  template <class F>
+  void encode(F&& f) {
+    const auto start = Clock::now();
+    f();
+    encoding.seconds += std::chrono::duration<double>(Clock::now() - start).count(), ++encoding.runs;
   }
 
   void finite(ConstMat m, const char* stage) const {
@@ -98,8 +110,9 @@ struct Run {
   void preview(const Ctx& ctx, float sigma, const Tensor& velocity);
   void denoise(const Ctx& ctx, ConstMat prompt_embeds);
   void decode(const Ctx& ctx);
-  void decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder);
-  void decode_video(const Ctx& ctx, Tensor latents, TraceRecorder* recorder);
+  void decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder, Behind& encoder);
+  void decode_video(const Ctx& ctx, Tensor latents, TraceRecorder* recorder, Behind& encoder);
+  h3::RowTimesteps levels(const FlowSchedule& video, const FlowSchedule& audio, int64_t evaluation) const;
   void trace_layout() const;
 };
 
@@ -264,7 +277,7 @@ void Run::trace_layout() const {
 
 // The number of evaluations that a saved state spares.
 int64_t Run::restore(int64_t evaluations) {
-  if (!hooks.resume) return 0;
+  if (!hooks.resume || engine.plan().reuse.on()) return 0;   // reuse decides by velocities that a state does not hold: such a run begins anew, for the same bytes
   const DenoiseState& s = *hooks.resume;
   if (s.evaluations < 0 || s.evaluations > evaluations || s.video_rows.shape != video_rows.shape() || s.audio_rows.shape != audio_rows.shape() ||
       s.video_rows.dtype != DType::f32 || s.audio_rows.dtype != DType::f32)
@@ -301,6 +314,11 @@ void Run::preview(const Ctx& ctx, float sigma, const Tensor& velocity) {
   previewed = Clock::now(), preview_time = previewed - start;
 }
 
+h3::RowTimesteps Run::levels(const FlowSchedule& video, const FlowSchedule& audio, int64_t evaluation) const {
+  const size_t i = static_cast<size_t>(evaluation);
+  return h3::row_timesteps(layout, video.timesteps[i], audio.timesteps[i], request.config.keyframe_noise_aug);
+}
+
 void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
   const h3::ModelIndex& index = engine.index();
   Denoiser& denoiser = engine.denoiser(request.task);
@@ -310,14 +328,21 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
   tap("video_timesteps", f32_view(video.timesteps));
   tap("audio_timesteps", f32_view(audio.timesteps));
   const int64_t evaluations = std::min(video.evaluations(), audio.evaluations());
+  if (engine.plan().adaln_tables && !tracing()) {
+    std::vector<float> all;
+    for (int64_t i = 0; i < evaluations; ++i)
+      for (float t : levels(video, audio, i).timestep) all.push_back(t);
+    timer.time(Stage::denoise, [&] { denoiser.prepare_timesteps(ctx, all); });
+    result.stages.back().runs = 0;
+  }
+  StepReuse reuse(engine.plan().reuse);
   auto prepared = denoiser.prepare(ctx, layout, prompt_embeds);
   Tensor video_velocity(video_rows.shape()), audio_velocity(audio_rows.shape());
   TraceRecorder stacked;
   auto targets = [](const Tensor& t, int64_t conditions) { return t.mat().rows_from(conditions, t.dim(0) - conditions); };
   for (int64_t i = restore(evaluations); i < evaluations; ++i) {
     const auto start = Clock::now();
-    const h3::RowTimesteps rt =
-        h3::row_timesteps(layout, video.timesteps[static_cast<size_t>(i)], audio.timesteps[static_cast<size_t>(i)], request.config.keyframe_noise_aug);
+    const h3::RowTimesteps rt = levels(video, audio, i);
     Ctx step_ctx{ctx.exec, {}};
     if (tracing()) {
       tap(fmt::format("step{}.timestep", i), f32_view(rt.timestep));
@@ -328,9 +353,12 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
         else if (i == 0) tap(name == "dit.hidden" || name == "dit.time_features" ? fmt::format("{}_step0", name) : std::string(name), v);
       };
     }
-    denoiser.step(step_ctx, *prepared, rt.timestep, rt.timestep_indices, video_rows.mat(), audio_rows.mat(), video_velocity.mat(), audio_velocity.mat());
-    finite(video_velocity.mat(), "denoise (video)");
-    finite(audio_velocity.mat(), "denoise (audio)");
+    if (!reuse.leave_out(i, evaluations)) {
+      denoiser.step(step_ctx, *prepared, rt.timestep, rt.timestep_indices, video_rows.mat(), audio_rows.mat(), video_velocity.mat(), audio_velocity.mat());
+      finite(video_velocity.mat(), "denoise (video)");
+      finite(audio_velocity.mat(), "denoise (audio)");
+      reuse.computed(targets(video_velocity, layout.condition_video_rows), targets(audio_velocity, layout.condition_audio_rows));
+    }
     if (tracing()) stacked.append("video_velocity", video_velocity.view()), stacked.append("audio_velocity", audio_velocity.view());
     const auto stepped = Clock::now();
     if (i + 1 < evaluations) preview(Ctx{ctx.exec, {}}, video.sigmas[static_cast<size_t>(i)], video_velocity);
@@ -343,39 +371,51 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
   }
   for (auto& [name, k] : stacked.tensors()) tap(name, {k.bytes.data(), k.dtype, k.shape});
   result.evaluations = evaluations;
+  result.evaluations_left_out = reuse.left_out();
 }
 
-void Run::decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder) {
+// Chunks are copied for the encoder, which may still hold them when the decoder makes the next.
+void Run::decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder, Behind& encoder) {
   auto stream = timer.time(Stage::audio_decode, [&] { return engine.audio_codec(false).decode(std::move(latents)); });
   SoundChunk chunk;
   while (timer.time(Stage::audio_decode, [&] { return stream->next(ctx, chunk); })) {
-    for (const float* c : chunk.channels) finite({c, 1, chunk.count, chunk.count}, "audio decode");
+    std::vector<std::vector<float>> copy;
+    for (const float* c : chunk.channels) {
+      finite({c, 1, chunk.count, chunk.count}, "audio decode");
+      copy.emplace_back(c, c + chunk.count);
+    }
     if (recorder) recorder->sound(chunk, result.clip);
-    timer.time(Stage::encode, [&] { sink.sound(chunk.channels, chunk.count); });
+    encoder.push([this, n = chunk.count, copy = std::move(copy)] {
+      std::vector<const float*> channels;
+      for (const auto& c : copy) channels.push_back(c.data());
+      encode([&] { sink.sound(channels, n); });
+    });
     progress(Stage::audio_decode, chunk.first_sample + chunk.count, result.clip.num_samples);
   }
 }
 
-void Run::decode_video(const Ctx& ctx, Tensor latents, TraceRecorder* recorder) {
+// x in [0, 1] to 0 .. 255, ties to even: adding 1.5 * 2^23 leaves the rounded integer in the low bits.
+uint8_t to_byte(float x) { return static_cast<uint8_t>(std::bit_cast<uint32_t>(x * 255.0f + 12582912.0f)); }
+
+void Run::decode_video(const Ctx& ctx, Tensor latents, TraceRecorder* recorder, Behind& encoder) {
   auto stream = timer.time(Stage::video_decode, [&] { return engine.video_codec(false).decode(std::move(latents)); });
   FrameChunk chunk;
-  std::vector<uint8_t> rgb;
   while (timer.time(Stage::video_decode, [&] { return stream->next(ctx, chunk); })) {
     const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width, values = chunk.count * 3 * plane;
     finite({chunk.data, 1, values, values}, "video decode");
     if (recorder) recorder->frames(chunk, result.clip, request.task);
+    std::vector<uint8_t> rgb(static_cast<size_t>(values));
     timer.time(Stage::video_decode, [&] {
-      rgb.resize(static_cast<size_t>(values));
       ctx.exec.threads.parallel_for(chunk.count * chunk.height, 16, [&](int64_t r0, int64_t r1, int) {
         for (int64_t r = r0; r < r1; ++r) {
           const float* src = chunk.data + (r / chunk.height) * 3 * plane + (r % chunk.height) * chunk.width;
           uint8_t* dst = rgb.data() + r * chunk.width * 3;
           for (int64_t x = 0; x < chunk.width; ++x)
-            for (int c = 0; c < 3; ++c) dst[x * 3 + c] = static_cast<uint8_t>(std::lrint(src[c * plane + x] * 255.0f));   // ties to even
+            for (int c = 0; c < 3; ++c) dst[x * 3 + c] = to_byte(src[c * plane + x]);
         }
       });
     });
-    timer.time(Stage::encode, [&] { sink.frames(rgb.data(), chunk.count); });
+    encoder.push([this, n = chunk.count, rgb = std::move(rgb)] { encode([&] { sink.frames(rgb.data(), n); }); });
     progress(Stage::video_decode, chunk.first_frame + chunk.count, result.clip.num_frames);
   }
 }
@@ -398,8 +438,12 @@ void Run::decode(const Ctx& ctx) {
   result.clip = {geometry.width, geometry.height, geometry.num_frames, h3::kFps, audio.sample_rate(), 2, n * audio.hop()};
   timer.time(Stage::encode, [&] { sink.begin(result.clip); });
   TraceRecorder recorder;
-  decode_sound(ctx, std::move(sound), tracing() ? &recorder : nullptr);
-  decode_video(ctx, std::move(latents), tracing() ? &recorder : nullptr);
+  Behind encoder(engine.plan().overlap && engine.threads() > 1);
+  decode_sound(ctx, std::move(sound), tracing() ? &recorder : nullptr, encoder);
+  decode_video(ctx, std::move(latents), tracing() ? &recorder : nullptr, encoder);
+  encoder.finish();
+  for (StageTime& s : result.stages)
+    if (s.stage == Stage::encode) s.seconds += encoding.seconds, s.runs += encoding.runs;
   if (tracing()) {
     recorder.finish(request.task);
     for (auto& [name, k] : recorder.tensors()) tap(name, {k.bytes.data(), k.dtype, k.shape});

@@ -80,7 +80,8 @@ struct StageTime {
 struct Result {
   ClipInfo clip;
   int64_t evaluations = 0;
-  std::vector<StageTime> stages;
+  int64_t evaluations_left_out = 0;                     // of them, taken again from the one before (the plan's reuse)
+  std::vector<StageTime> stages;                        // encoding may run beside decoding: the sum can exceed the whole
   size_t peak_activation_bytes = 0;                     // of the arena, the decoders' buffers included
 };
 

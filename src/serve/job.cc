@@ -128,6 +128,7 @@ JobReport run_request(Engine& engine, const GenerateOptions& options, Request re
   report.model = engine.index().folder;
   report.output = output;
   report.plan = engine.plan();
+  if (!options.steps && !options.evaluations && report.plan.evaluations > 0) request.grid_points = report.plan.evaluations + 1;   // the plan's own
   report.threads = engine.threads();
   report.isa = ops_name(engine.ops());
   report.request = std::move(request);
@@ -145,6 +146,8 @@ JobReport run_request(Engine& engine, const GenerateOptions& options, Request re
     mp4.sample_rate = clip.sample_rate;
     mp4.channels = clip.channels;
     mp4.stream_path = stream;
+    mp4.preset = report.plan.encoder_preset;
+    mp4.sound_coder = report.plan.sound_coder;
     mp4.metadata = {{"title", report.request.prompt.substr(0, 200)},
                     {"zoetrope", clip_metadata(options, report).dump(-1, ' ', false, Json::error_handler_t::replace)}};
     writer = std::make_unique<Mp4Writer>(output, mp4);
@@ -170,7 +173,7 @@ JobReport run_job(const GenerateOptions& given, const std::string& model_folder,
   GenerateOptions options = given;
   if (!options.again.empty()) fill_from_clip(options);
   const auto start = std::chrono::steady_clock::now();
-  const Plan plan = read_plan(options.plan);
+  const Plan plan = read_plan(options.plan, model_folder);
   check_writable(options.output, "--output");
   if (!options.trace.empty()) check_writable(options.trace, "--trace");
   if (options.threads && (*options.threads < 1 || *options.threads > 256)) fail(ErrorKind::request, "--threads is {}; wanted 1 to 256", *options.threads);
@@ -205,6 +208,7 @@ Json report_json(const JobReport& r) {
           {"seed", r.request.seed},
           {"steps", r.request.grid_points},
           {"evaluations", r.result.evaluations},
+          {"evaluations_left_out", r.result.evaluations_left_out},
           {"plan", plan_to_json(r.plan)},
           {"model", r.model},
           {"model_hash", r.model_hash},

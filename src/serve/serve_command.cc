@@ -123,7 +123,7 @@ int run_serve(ServeOptions o) {
   }
   const std::string model = resolve_model_folder(o.model);
   const h3::ModelIndex index = h3::read_model_index(model);
-  const Plan plan = read_plan(o.plan);
+  const Plan plan = read_plan(o.plan, model);
   const Cost cost = cost_of(model, plan);
   std::error_code ec;
   fs::create_directories(o.data, ec);

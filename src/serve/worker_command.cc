@@ -34,7 +34,8 @@ int run(const WorkerArguments& a) {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("zoetrope"));
   if (!std::filesystem::is_directory(a.data)) fail(ErrorKind::request, "--data {}: is no folder; make it first", a.data);
   const auto store = open_store(a.store.empty() ? "sqlite:" + a.data + "/jobs.db" : a.store);
-  Engine engine(resolve_model_folder(a.model), read_plan(a.plan), a.threads ? a.threads : default_thread_count());
+  const std::string model = resolve_model_folder(a.model);
+  Engine engine(model, read_plan(a.plan, model), a.threads ? a.threads : default_thread_count());
   WorkerOptions options;
   options.data = a.data;
   options.name = a.name;

@@ -1,7 +1,9 @@
 #include "models/minimax_h3/dit.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
@@ -19,6 +21,13 @@ struct Block {
   Linear qkv, out, fc1, fc2;
   Linear adaln;  // absent in refiner blocks
 };
+
+// What one noise level makes of the modulation matrices.
+struct Modulations {
+  std::vector<float> blocks;   // [num_layers, 18 * hidden]
+  std::vector<float> out;      // [2 * hidden]
+};
+constexpr size_t kMostModulationFloats = size_t{256} << 20;   // 1 GiB: 13 noise levels of the released model are 0.25 GiB
 
 struct DitState final : Denoiser::Prepared {
   PackedLayout layout;
@@ -62,6 +71,7 @@ class Dit final : public Denoiser {
   int64_t video_row_width() const override { return config_.patch_values(); }
   int64_t audio_row_width() const override { return config_.audio_in_channels; }
   std::unique_ptr<Denoiser::Prepared> prepare(const Ctx& ctx, const PackedLayout& layout, ConstMat prompt_embeds) const override;
+  void prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) override;
   void step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<const float> timestep, std::span<const int32_t> timestep_indices,
             ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const override;
 
@@ -69,7 +79,9 @@ class Dit final : public Denoiser {
   void attend(const Ctx& ctx, const Block& b, const Activations& y, const DitState* rope, const Activations& o) const;
   Tensor refine(const Ctx& ctx, ConstMat prompt_embeds) const;
   Mat embed_time(const Ctx& ctx, std::span<const float> timestep) const;
-  void run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention,
+  // The kept modulations of these noise levels, or none if one is missing.
+  std::vector<const Modulations*> kept(std::span<const float> timestep) const;
+  void run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat table, const int32_t* adaln_row, bool tap_attention,
                  Mat x) const;
   void head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, ConstMat table, std::span<const int32_t> timestep_indices,
             const Linear& proj, Mat velocity) const;
@@ -79,6 +91,7 @@ class Dit final : public Denoiser {
   Linear proj_in_, audio_proj_in_, context_embedder_, time_1_, time_2_, norm_out_linear_, proj_out_, audio_proj_out_;
   std::vector<Block> refiner_, blocks_;
   std::vector<float> refiner_norm_, norm_out_;
+  std::map<float, Modulations> modulations_;   // by noise level
 };
 
 Dit::Dit(const Ops& ops, const std::string& folder, Compute compute)
@@ -196,12 +209,43 @@ Mat Dit::embed_time(const Ctx& ctx, std::span<const float> timestep) const {
   return out;
 }
 
-void Dit::run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat temb, const int32_t* adaln_row, bool tap_attention,
+void Dit::prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) {
+  std::vector<float> missing;
+  for (float t : timesteps)
+    if (!modulations_.count(t) && std::find(missing.begin(), missing.end(), t) == missing.end()) missing.push_back(t);
+  const size_t h = static_cast<size_t>(config_.hidden_size), width = kModalities * kModulations * h, each = blocks_.size() * width + 2 * h;
+  if (missing.empty() || each * missing.size() > kMostModulationFloats) return;
+  if (each * (modulations_.size() + missing.size()) > kMostModulationFloats) modulations_.clear();
+  Arena::Scope scope(ctx.arena());
+  const int64_t n = static_cast<int64_t>(missing.size());
+  Mat temb = embed_time({ctx.exec, {}}, missing), rows = ctx.mat(n, static_cast<int64_t>(width)), out = ctx.mat(n, static_cast<int64_t>(2 * h));
+  std::map<float, Modulations> made;   // kept only when whole: a cancelled run leaves nothing half done
+  for (float t : missing) made[t] = {std::vector<float>(blocks_.size() * width), std::vector<float>(2 * h)};
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    ctx.exec.check_cancel();
+    linear(ctx, temb, blocks_[b].adaln, rows);
+    for (int64_t i = 0; i < n; ++i) std::copy_n(rows.row(i), width, made[missing[static_cast<size_t>(i)]].blocks.begin() + static_cast<int64_t>(b * width));
+  }
+  linear(ctx, temb, norm_out_linear_, out);
+  for (int64_t i = 0; i < n; ++i) std::copy_n(out.row(i), 2 * h, made[missing[static_cast<size_t>(i)]].out.begin());
+  modulations_.merge(made);
+}
+
+std::vector<const Modulations*> Dit::kept(std::span<const float> timestep) const {
+  std::vector<const Modulations*> out;
+  for (float t : timestep) {
+    auto it = modulations_.find(t);
+    if (it == modulations_.end()) return {};
+    out.push_back(&it->second);
+  }
+  return out;
+}
+
+// table: row 3 * timestep + tag of [6, hidden].
+void Dit::run_block(const Ctx& ctx, const Block& b, const DitState& p, ConstMat table, const int32_t* adaln_row, bool tap_attention,
                     Mat x) const {
   const int64_t h = config_.hidden_size, stride = kModulations * h;
   Arena::Scope scope(ctx.arena());
-  Mat table = ctx.mat(temb.rows, kModalities * stride);  // row 3 * timestep + tag of [6, hidden]
-  linear(ctx, temb, b.adaln, table);
   const float *shift_msa = table.data, *scale_msa = shift_msa + h, *gate_msa = scale_msa + h;
   const float *shift_mlp = gate_msa + h, *scale_mlp = shift_mlp + h, *gate_mlp = scale_mlp + h;
   const Activations y = activations_for(ctx, b.qkv, x.rows);
@@ -246,7 +290,9 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
   const PackedLayout& layout = p.layout;
   const int64_t rows = layout.rows(), h = config_.hidden_size;
   Arena::Scope scope(ctx.arena());
-  Mat temb = embed_time(ctx, timestep), x = ctx.mat(rows, h);
+  const int64_t levels = static_cast<int64_t>(timestep.size());
+  const std::vector<const Modulations*> known = ctx.tap ? std::vector<const Modulations*>{} : kept(timestep);   // a trace wants the embedding itself
+  Mat temb = known.empty() ? embed_time(ctx, timestep) : Mat{}, x = ctx.mat(rows, h);
   {
     Arena::Scope embed_scope(ctx.arena());
     Mat video = ctx.mat(video_rows.rows, h), audio = ctx.mat(audio_rows.rows, h);
@@ -266,15 +312,19 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
     if (ctx.tap && (config_.num_layers + 1) * rows * h * 4 <= kTapBytes) stream.insert(stream.end(), x.data, x.data + rows * h);
   };
   keep();
+  Mat modulation = ctx.mat(levels, kModalities * kModulations * h), table = ctx.mat(levels, 2 * h);   // table: shift, scale per timestep
   for (size_t i = 0; i < blocks_.size(); ++i) {
     ctx.exec.check_cancel();
-    run_block(ctx, blocks_[i], p, temb, adaln_row.data(), ctx.tap && i == 0, x);
+    if (known.empty()) linear(ctx, temb, blocks_[i].adaln, modulation);
+    for (size_t t = 0; t < known.size(); ++t)
+      std::copy_n(known[t]->blocks.data() + static_cast<int64_t>(i) * modulation.cols, modulation.cols, modulation.row(static_cast<int64_t>(t)));
+    run_block(ctx, blocks_[i], p, modulation, adaln_row.data(), ctx.tap && i == 0, x);
     keep();
   }
   if (!stream.empty()) ctx.tap("dit.hidden", {stream.data(), DType::f32, {config_.num_layers + 1, rows, h}});
 
-  Mat table = ctx.mat(temb.rows, 2 * h);  // shift, scale per timestep
-  linear(ctx, temb, norm_out_linear_, table);
+  if (known.empty()) linear(ctx, temb, norm_out_linear_, table);
+  for (size_t t = 0; t < known.size(); ++t) std::copy_n(known[t]->out.data(), table.cols, table.row(static_cast<int64_t>(t)));
   head(ctx, x, layout.video_indices, table, timestep_indices, proj_out_, video_velocity);
   head(ctx, x, layout.audio_indices, table, timestep_indices, audio_proj_out_, audio_velocity);
 }
