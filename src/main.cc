@@ -46,6 +46,7 @@ zt::Command optimize_command(CLI::App& root) {
   app->add_option("--skip", o->skip, "passes to leave out: adaln_tables, overlap, denoiser, video_decoder, text_encoder, reuse, evaluations")->type_name("NAMES");
   app->add_option("--encoder-preset", o->encoder_preset, "x264's preset that the plan asks for (not searched)")->type_name("NAME");
   app->add_option("--sound-coder", o->sound_coder, "AAC's search that the plan asks for, twoloop or fast (not searched)")->type_name("NAME");
+  app->add_flag("--cpu-time", o->cpu_time, "compare processor time, not the clock (with --threads 1; for a busy machine)");
   app->add_flag("--json", o->json, "print the plan");
   app->add_flag("--quiet,-q", o->quiet, "no progress");
   return {app, [o] {

@@ -23,6 +23,7 @@ struct OptimizeOptions {
   int64_t rounds = 2;                // timed rounds of each option
   std::string skip;                  // names of passes to leave out, comma-separated
   std::string encoder_preset, sound_coder;   // given through to the plan; they are not searched
+  bool cpu_time = false;             // processor time in place of the clock; true of one thread only
   bool json = false, quiet = false;
 };
 

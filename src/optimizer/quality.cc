@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <ctime>
 
 namespace zt {
 
@@ -49,8 +50,10 @@ ClipOutput make_output(Engine& engine, const Request& request, bool latents) {
       if (name == "audio_latents") keep(v, out.audio_latents);
     };
   const auto start = std::chrono::steady_clock::now();
+  const std::clock_t cpu = std::clock();
   out.result = engine.generate(request, sink, hooks);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  out.cpu_seconds = static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
   for (const StageTime& s : out.result.stages)
     if (s.stage == Stage::load) out.seconds -= s.seconds;
   for (const auto& c : channels) out.sound.insert(out.sound.end(), c.begin(), c.end());

@@ -14,6 +14,7 @@ struct ClipOutput {
   std::vector<float> latents, audio_latents;   // normalised, before the decoders; empty unless asked for
   Result result;
   double seconds = 0;                       // of generate(), weights loaded
+  double cpu_seconds = 0;                   // processor time of all threads, loading included
 };
 
 // Runs a request into memory. With `latents` the run is traced for them, and its time is not to be used.

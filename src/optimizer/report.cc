@@ -17,6 +17,8 @@ std::string command_of(const OptimizeOptions& o) {
   std::string s = fmt::format("zoetrope optimize {} --frames {} --evaluations {} --count {} --rounds {}", std::filesystem::path(o.model).filename().string(), o.frames,
                               o.evaluations, o.prompts, o.rounds);
   s += o.seconds_per_second > 0 ? fmt::format(" --seconds-per-second {:g}", o.seconds_per_second) : fmt::format(" --quality {:g}", o.quality);
+  if (o.threads) s += fmt::format(" --threads {}", o.threads);
+  if (o.cpu_time) s += " --cpu-time";
   if (!o.skip.empty()) s += " --skip " + o.skip;
   return s;
 }
@@ -115,6 +117,7 @@ Json result_to_json(const OptimizeOptions& o, const OptimizeResult& r) {
                    {"seed", 11},
                    {"frames", o.frames},
                    {"seconds", r.seconds},
+                   {"clock", o.cpu_time ? "processor time" : "wall"},
                    {"seconds_per_second", r.seconds / r.clip_seconds},
                    {"speedup", r.trials[0].after / r.seconds},
                    {"stages", stages},
@@ -129,10 +132,10 @@ std::string result_html(const OptimizeOptions& o, const OptimizeResult& r) {
   std::string out = fmt::format(
       "<!doctype html><meta charset='utf-8'><title>Plan {0}</title><style>body{{font:15px sans-serif;max-width:1000px;margin:2em auto;color:#222}}table{{border-collapse:collapse}}"
       "td,th{{padding:3px 10px;text-align:left;border-bottom:1px solid #ddd}}svg{{width:720px}}line,path{{stroke:#888;fill:none}}.kept{{fill:#06c}}.tried{{fill:#ccc}}"
-      "img{{width:100%}}</style><h1>Plan {0}</h1><p>{1}<br>on {2}. One clip of {3:.2f} s takes {4:.3f} s without MP4 ({5:.3f} s for each second), {6:.1f} times as fast as plan "
+      "img{{width:100%}}</style><h1>Plan {0}</h1><p>{1}<br>on {2}. One clip of {3:.2f} s takes {4:.3f} s{14} without MP4 ({5:.3f} s for each second), {6:.1f} times as fast as plan "
       "exact at {7} evaluations. Error against it over {8} held-out prompts, relative L2: latents {9:.3g} (worst {10:.3g}), sound latents {11:.3g}, frames {12:.3g} ({13:.1f} dB).</p>",
       escaped(r.plan.name), escaped(command_of(o)), escaped(r.hardware.name), r.clip_seconds, r.seconds, r.seconds / r.clip_seconds, r.trials[0].after / r.seconds, o.evaluations,
-      r.prompts.size(), r.error.latents, r.worst, r.error.audio_latents, r.error.frames, r.error.psnr);
+      r.prompts.size(), r.error.latents, r.worst, r.error.audio_latents, r.error.frames, r.error.psnr, o.cpu_time ? " of one processor" : "");
   out += "<h2>What was tried</h2>" + pareto(r);
   out += "<h2>What each pass gained and cost</h2><table><tr><th>pass<th>option<th>foreseen, s<th>before, s<th>after, s<th>gain<th>error<th>dB<th></tr>";
   for (const Trial& t : r.trials)
@@ -165,6 +168,7 @@ int run_optimize_command(const OptimizeOptions& given) {
   if (std::filesystem::is_directory(path, ec) || (!path.parent_path().empty() && !std::filesystem::is_directory(path.parent_path(), ec)))
     fail(ErrorKind::request, "-o {}: wanted a file in a folder that exists", o.output);
   if (o.name.empty()) o.name = path.stem().string();
+  if (o.cpu_time && o.threads != 1) fail(ErrorKind::request, "--cpu-time wants --threads 1: the processor time of waiting threads is no time of the clip");
   const OptimizeResult r = optimize(o);
   auto write = [](const std::string& file, const std::string& text) {
     std::ofstream out(file, std::ios::binary);

@@ -1,0 +1,88 @@
+// A whole search on the golden model: small, but every pass runs.
+#include "optimizer/optimize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace zt {
+namespace {
+
+const std::string kModel = std::string(ZT_SOURCE_DIR) + "/models/h3-nano";
+
+OptimizeOptions small() {
+  OptimizeOptions o;
+  o.model = kModel;
+  o.frames = 5, o.evaluations = 6, o.prompts = 1, o.rounds = 1, o.threads = 1;
+  o.quality = 0.2;
+  o.cpu_time = o.quiet = true;
+  return o;
+}
+
+TEST(Distance, OfEqualAndUnequalClips) {
+  ClipOutput a, b;
+  a.frames = {100, 100, 100, 100}, b.frames = {100, 100, 100, 90};
+  a.sound = {1, 0}, b.sound = {0, 0};
+  a.latents = {3, 4}, b.latents = {3, 4};
+  const Distance d = distance(a, b);
+  EXPECT_EQ(d.latents, 0);
+  EXPECT_NEAR(d.frames, 10.0 / 200.0, 1e-12);
+  EXPECT_NEAR(d.psnr, 10 * std::log10(255.0 * 255.0 / 25.0), 1e-9);
+  EXPECT_EQ(d.sound, 1);
+  EXPECT_EQ(distance(a, a).psnr, 99);
+  b.frames.pop_back();
+  EXPECT_THROW(distance(a, b), Error);
+}
+
+TEST(Optimize, StaysInTheBudgetAndWritesAPlanThatReads) {
+  OptimizeOptions o = small();
+  o.output = testing::TempDir() + "/plan_test.json", o.report = testing::TempDir() + "/plan_test.html";
+  o.skip = "text_encoder,video_decoder";
+  testing::internal::CaptureStdout();
+  ASSERT_EQ(run_optimize_command(o), 0);
+  testing::internal::GetCapturedStdout();
+  const Plan plan = read_plan(o.output);
+  EXPECT_EQ(plan.name, "plan_test");
+  EXPECT_EQ(plan.text_encoder, exact_plan().text_encoder);   // its pass was left out
+  EXPECT_LE(plan.measured.at("error").at("latents").get<double>(), o.quality);
+  EXPECT_LE(plan.measured.at("error").at("audio_latents").get<double>(), o.quality);
+  EXPECT_GT(plan.measured.at("seconds").get<double>(), 0);
+  std::set<std::string> seen;
+  for (const Json& t : plan.measured.at("choices")) {
+    seen.insert(t.at("pass").get<std::string>());
+    if (t.at("pass") == "adaln_tables" || t.at("pass") == "overlap") EXPECT_TRUE(t.at("same_bytes").get<bool>()) << t.dump();
+    if (t.at("accepted").get<bool>()) EXPECT_LE(t.at("error").at("latents").get<double>(), o.quality);
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"reference", "adaln_tables", "overlap", "denoiser", "reuse", "evaluations"}));
+  EXPECT_EQ(plan.measured.at("stages").size(), 4u);
+  std::ifstream in(o.report);
+  std::stringstream page;
+  page << in.rdbuf();
+  EXPECT_NE(page.str().find("<svg"), std::string::npos);
+  EXPECT_NE(page.str().find("data:image/bmp;base64,Qk"), std::string::npos);
+}
+
+TEST(Optimize, ANarrowBudgetKeepsTheEvaluations) {
+  OptimizeOptions o = small();
+  o.quality = 0;
+  o.skip = "text_encoder,video_decoder,denoiser,reuse";
+  const OptimizeResult r = optimize(o);
+  EXPECT_EQ(r.plan.evaluations, 0);
+  EXPECT_EQ(r.error.latents, 0);
+}
+
+TEST(Optimize, Refusals) {
+  OptimizeOptions o = small();
+  o.prompts = 100;
+  EXPECT_THROW(run_optimize_command(o), Error);
+  o = small(), o.threads = 2;
+  EXPECT_THROW(run_optimize_command(o), Error);
+  o = small(), o.output = "/no/such/folder/plan.json";
+  EXPECT_THROW(run_optimize_command(o), Error);
+}
+
+}  // namespace
+}  // namespace zt
