@@ -1,6 +1,7 @@
 #include "nn/plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
 
@@ -76,6 +77,26 @@ Plan parse_plan(const Json& json, const std::string& path) {
   return plan;
 }
 
+// "error:0.05": of the plans that come with the model the fastest whose measured error stays below; exact if none does.
+Plan plan_within(const std::string& text, const std::string& model_folder) {
+  char* end = nullptr;
+  const double budget = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end || !(budget >= 0)) fail(ErrorKind::request, "--plan error:{}: wanted a number from 0 up, such as error:0.05", text);
+  Plan best;
+  double least = 0;
+  std::error_code ec;
+  for (const auto& f : std::filesystem::directory_iterator(model_folder + "/plans", ec)) {
+    if (f.path().extension() != ".json") continue;
+    const Plan p = parse_plan(read_json(f.path().string(), 1 << 20), f.path().string());
+    if (p.measured.is_null()) continue;
+    const JsonView measured(p.measured, f.path().string() + ": measured"), error = measured.child("error");
+    const double seconds = measured.number("seconds_per_second", 0, 1e12);
+    if (std::max(error.number("latents", 0, 1e12), error.number("audio_latents", 0, 1e12)) > budget) continue;
+    if (least == 0 || seconds < least) least = seconds, best = p;
+  }
+  return best;
+}
+
 }  // namespace
 
 Plan exact_plan() { return {}; }
@@ -90,6 +111,13 @@ Plan fast_plan() {
 
 Plan read_plan(const std::string& name, const std::string& model_folder) {
   std::string path = name;
+  if (name.starts_with("error:")) {
+    try {
+      return plan_within(name.substr(6), model_folder);
+    } catch (const Error& e) {
+      throw Error(ErrorKind::request, e.what());
+    }
+  }
   if (!model_folder.empty() && !name.empty() && name.find('/') == std::string::npos) {
     const std::string shipped = model_folder + "/plans/" + name + ".json";
     std::error_code ec;

@@ -35,7 +35,8 @@ struct Plan {
 Plan exact_plan();
 // bf16 matrices and attention in denoiser and video decoder, bf16x2 in the text encoder; float32 residuals, norms, islands and audio.
 Plan fast_plan();
-// A plan that comes with the model (`model_folder`/plans/NAME.json), "exact", "fast", or a plan file:
+// "error:Q" (the fastest plan of the model whose measured error is at most Q), a plan that comes with the model
+// (`model_folder`/plans/NAME.json), "exact", "fast", or a plan file:
 // {"name": ..., "text_encoder": {"compute": "f32"|"bf16"|...}, "denoiser": {..., "adaln_tables": true}, "video_decoder": {...},
 //  "stages": {"overlap": true}, "sampler": {"evaluations": 4, "reuse_video": 0.05, "reuse_sound": 0.05, "reuse_most": 1},
 //  "encoder": {"preset": "veryfast", "sound_coder": "twoloop"}, "measured": anything}.

@@ -137,7 +137,7 @@ void Search::judge(Trial& t) {
 
 void Search::reference() {
   current_ = exact_plan();
-  current_.adaln_tables = current_.overlap = false;
+  current_.adaln_tables = skipped("adaln_tables"), current_.overlap = skipped("overlap");   // what is left out stays as in exact
   Engine& e = engine(current_);
   for (const std::string& p : prompts_) exact_.push_back(make_output(e, request(p, current_, e.index()), true));
   Trial t;

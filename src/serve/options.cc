@@ -24,7 +24,7 @@ const std::vector<OptionSpec>& generate_options() {
       {"--steps", "steps", "N", "grid points of the noise schedule, as the reference counts: N - 1 evaluations (default 50)", &O::steps, true, 2, 1001},
       {"--evaluations", "evaluations", "N", "evaluations of the denoiser: N + 1 grid points", &O::evaluations, true, 1, 1000},
       {"--seed", "seed", "N", "seed of PyTorch's CPU generator (default 0)", &O::seed, true},
-      {"--plan", "plan", "exact|fast|FILE", "exact: float32, equal to the reference; fast: bf16; or a plan file (default exact)", &O::plan, true},
+      {"--plan", "plan", "NAME|error:Q|FILE", "exact: equal to the reference (default); fast: bf16; another that comes with the model; the fastest within an error; or a plan file", &O::plan, true},
       {"--config", "config", "FILE", "JSON of pipeline values over the model's own (canvas limits, durations, encode seed, ...)", &O::config, false},
       {"--noise", "noise", "FILE", "safetensors of draws to use in place of the seed's", &O::noise, false},
       {"--trace", "trace", "FILE", "write the run's tensors as safetensors, to hold against the reference", &O::trace, false},
