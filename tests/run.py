@@ -121,6 +121,10 @@ def bad_input():
     return script("bad_input", [sys.executable, ROOT / "tests/bad_input.py", ZOETROPE], 900)
 
 
+def plans():
+    return script("plans", [sys.executable, ROOT / "tests/plans.py", ZOETROPE], 600)
+
+
 def predictor():
     return script("predictor", [sys.executable, ROOT / "tools/predictor.py", "--zoetrope", ZOETROPE, "--check"], 300)
 
@@ -188,7 +192,7 @@ def fuzz():
     return passed, failed, lines
 
 
-SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, predictor=predictor, nano=nano, faults=faults,
+SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, plans=plans, predictor=predictor, nano=nano, faults=faults,
               server=server, studio=studio, sanitize=sanitize, fuzz=fuzz)
 
 

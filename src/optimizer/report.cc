@@ -74,7 +74,8 @@ std::string pareto(const OptimizeResult& r) {
     if (t.measured && t.after > 0) most_s = std::max(most_s, t.after), most_e = std::max(most_e, largest(t.error));
   auto x = [&](double s) { return 60 + 620 * s / most_s; };
   auto y = [&](double e) { return 280 - 250 * e / most_e; };
-  std::string out = "<svg viewBox='0 0 720 320' role='img' aria-label='seconds against error'><line x1='60' y1='280' x2='690' y2='280'/><line x1='60' y1='20' x2='60' y2='280'/>";
+  std::string out = "<svg viewBox='0 0 720 320' role='img' aria-label='seconds against error'><line x1='60' y1='280' x2='690' y2='280'/>"
+                    "<line x1='60' y1='20' x2='60' y2='280'/>";
   std::string path;
   for (const Trial& t : r.trials) {
     if (!t.measured || t.after <= 0) continue;
@@ -82,7 +83,9 @@ std::string pareto(const OptimizeResult& r) {
                        t.accepted ? "kept" : "tried", escaped(t.pass), escaped(t.option), t.after, largest(t.error));
     if (t.accepted) path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(t.after), y(largest(t.error)));
   }
-  out += fmt::format("<path d='{}'/><text x='690' y='305' text-anchor='end'>seconds of a clip, to {:.2f}</text><text x='64' y='16'>error of the latents (relative L2), to {:.3g}</text></svg>", path, most_s, most_e);
+  out += fmt::format("<path d='{}'/><text x='690' y='305' text-anchor='end'>seconds of a clip, to {:.2f}</text>"
+                     "<text x='64' y='16'>error of the latents (relative L2), to {:.3g}</text></svg>",
+                     path, most_s, most_e);
   return out;
 }
 
@@ -130,12 +133,15 @@ Json result_to_json(const OptimizeOptions& o, const OptimizeResult& r) {
 
 std::string result_html(const OptimizeOptions& o, const OptimizeResult& r) {
   std::string out = fmt::format(
-      "<!doctype html><meta charset='utf-8'><title>Plan {0}</title><style>body{{font:15px sans-serif;max-width:1000px;margin:2em auto;color:#222}}table{{border-collapse:collapse}}"
+      "<!doctype html><meta charset='utf-8'><title>Plan {0}</title><style>body{{font:15px sans-serif;max-width:1000px;margin:2em auto;color:#222}}"
+      "table{{border-collapse:collapse}}"
       "td,th{{padding:3px 10px;text-align:left;border-bottom:1px solid #ddd}}svg{{width:720px}}line,path{{stroke:#888;fill:none}}.kept{{fill:#06c}}.tried{{fill:#ccc}}"
-      "img{{width:100%}}</style><h1>Plan {0}</h1><p>{1}<br>on {2}. One clip of {3:.2f} s takes {4:.3f} s{14} without MP4 ({5:.3f} s for each second), {6:.1f} times as fast as plan "
-      "exact at {7} evaluations. Error against it over {8} held-out prompts, relative L2: latents {9:.3g} (worst {10:.3g}), sound latents {11:.3g}, frames {12:.3g} ({13:.1f} dB).</p>",
-      escaped(r.plan.name), escaped(command_of(o)), escaped(r.hardware.name), r.clip_seconds, r.seconds, r.seconds / r.clip_seconds, r.trials[0].after / r.seconds, o.evaluations,
-      r.prompts.size(), r.error.latents, r.worst, r.error.audio_latents, r.error.frames, r.error.psnr, o.cpu_time ? " of one processor" : "");
+      "img{{width:100%}}</style><h1>Plan {0}</h1><p>{1}<br>on {2}. One clip of {3:.2f} s takes {4:.3f} s{14} without MP4 ({5:.3f} s for each second), "
+      "{6:.1f} times as fast as plan "
+      "exact at {7} evaluations. Error against it over {8} held-out prompts, relative L2: latents {9:.3g} (worst {10:.3g}), "
+      "sound latents {11:.3g}, frames {12:.3g} ({13:.1f} dB).</p>",
+      escaped(r.plan.name), escaped(command_of(o)), escaped(r.hardware.name), r.clip_seconds, r.seconds, r.seconds / r.clip_seconds,
+      r.trials[0].after / r.seconds, o.evaluations, r.prompts.size(), r.error.latents, r.worst, r.error.audio_latents, r.error.frames, r.error.psnr, o.cpu_time ? " of one processor" : "");
   out += "<h2>What was tried</h2>" + pareto(r);
   out += "<h2>What each pass gained and cost</h2><table><tr><th>pass<th>option<th>foreseen, s<th>before, s<th>after, s<th>gain<th>error<th>dB<th></tr>";
   for (const Trial& t : r.trials)
@@ -147,7 +153,8 @@ std::string result_html(const OptimizeOptions& o, const OptimizeResult& r) {
   std::string same;
   for (const PassSpec& p : optimizer_passes())
     if (p.same_bytes) same += (same.empty() ? "" : " and ") + std::string(p.name);
-  out += same + ", which are checked for equal bytes.</p><h2>Stages, one clip</h2><table><tr><th>stage<th>predicted, s<th>measured, s<th>ratio</tr>" + stage_rows(r) + "</table><h2>Clips</h2>";
+  out += same + ", which are checked for equal bytes.</p><h2>Stages, one clip</h2><table><tr><th>stage<th>predicted, s<th>measured, s<th>ratio</tr>"
+         + stage_rows(r) + "</table><h2>Clips</h2>";
   for (size_t i = 0; i < r.stills.size(); ++i) {
     out += fmt::format("<p>{}: exact above, the plan below</p>", escaped(r.prompts[i]));
     for (const ClipOutput& c : r.stills[i]) out += "<img alt='stills' src='data:image/bmp;base64," + base64(strip(c, 5)) + "'>";
@@ -181,7 +188,8 @@ int run_optimize_command(const OptimizeOptions& given) {
   if (o.json) {
     std::fputs((plan.dump(1, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stdout);
   } else {
-    std::fputs(fmt::format("plan {}: {:.3f} s for each second of clip, {:.1f} times exact at {} evaluations; error of latents {:.3g} (worst {:.3g}), frames {:.1f} dB -> {}\n", r.plan.name,
+    std::fputs(fmt::format("plan {}: {:.3f} s for each second of clip, {:.1f} times exact at {} evaluations; "
+                           "error of latents {:.3g} (worst {:.3g}), frames {:.1f} dB -> {}\n", r.plan.name,
                            r.seconds / r.clip_seconds, r.trials[0].after / r.seconds, o.evaluations, r.error.latents, r.worst, r.error.psnr, o.output)
                    .c_str(),
                stdout);

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""What plans promise: same bytes where they say so, evaluations left out and counted, values of the plan used, refusals.
+usage: tests/plans.py build/zoetrope      (ends with "N passed, N failed")"""
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MODEL = ROOT / "models/h3-nano"
+zoetrope = Path(sys.argv[1]).resolve()
+passed = failed = 0
+
+
+def check(ok, what):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    if not ok:
+        print("FAIL", what, flush=True)
+
+
+def generate(folder, name, plan, *more, threads=2):
+    (folder / f"{name}.json").write_text(json.dumps(dict(plan, name=name)))
+    out = folder / f"{name}.mp4"
+    run = subprocess.run([zoetrope, "generate", "a small red star spins on a grey background", "--model", MODEL, "--plan", folder / f"{name}.json", "--threads",
+                          str(threads), "-o", out, "--json", "-q", *map(str, more)], capture_output=True, text=True)
+    if run.returncode:
+        return run.returncode, run.stderr, None
+    streams = subprocess.run(["ffmpeg", "-v", "error", "-i", out, "-map", "0", "-c", "copy", "-f", "streamhash", "-"], capture_output=True, text=True).stdout
+    return 0, json.loads(run.stdout), streams
+
+
+with tempfile.TemporaryDirectory() as t:
+    folder = Path(t)
+    short = ("--frames", 22, "--evaluations", 5)
+    base = {"denoiser": {"compute": "bf16", "adaln_tables": False}, "stages": {"overlap": False}}
+    _, _, plain = generate(folder, "plain", base, *short)
+    check(plain, "a plan with every switch off runs")
+    for name, change in (("tables", {"denoiser": {"compute": "bf16", "adaln_tables": True}}), ("overlap", {"stages": {"overlap": True}})):
+        _, _, streams = generate(folder, name, dict(base, **change), *short)
+        check(streams and streams == plain, f"{name}: the same bytes with and without")
+    _, report, streams = generate(folder, "reuse", dict(base, sampler={"reuse_video": 9, "reuse_sound": 9, "reuse_most": 1}), *short)
+    check(report["evaluations"] == 5 and report["evaluations_left_out"] == 1, "of 5 evaluations the first two, one after a reuse, and the last are computed")
+    check(streams != plain, "a reused velocity is another clip")
+    again = generate(folder, "reuse", dict(base, sampler={"reuse_video": 9, "reuse_sound": 9, "reuse_most": 1}), *short, threads=1)
+    check(again[2] == streams, "reuse decides the same for any number of threads")
+    _, report, _ = generate(folder, "few", dict(base, sampler={"evaluations": 3}), "--frames", 22)
+    check(report["evaluations"] == 3 and report["plan"]["sampler"]["evaluations"] == 3, "a plan's own number of evaluations")
+    _, report, _ = generate(folder, "few", dict(base, sampler={"evaluations": 3}), "--frames", 22, "--evaluations", 2)
+    check(report["evaluations"] == 2, "a request's number of evaluations comes before the plan's")
+    _, report, _ = generate(folder, "quick", dict(base, encoder={"preset": "ultrafast", "sound_coder": "fast"}, measured={"error": {"latents": 0.5}}), *short)
+    check(report["plan"]["measured"]["error"]["latents"] == 0.5, "the report holds the plan's measured error")
+    for name, plan, word in (("bad1", {"stages": {"overlap": "yes"}}, "overlap"), ("bad2", {"sampler": {"reuse_video": -1}}, "reuse_video"),
+                             ("bad3", {"encoder": {"preset": "warp"}}, "warp"), ("bad4", {"denoiser": {"compute": "f31"}}, "f31")):
+        code, message, _ = generate(folder, name, plan, *short)
+        check(code == 2 and word in message, f"{name}: refused by name")
+    for args, code, word in ((["--hardware", "nowhere"], 2, "mi355x"), (["--ranks", "9"], 2, "--ranks"), (["--size", "100x100"], 2, "--size"),
+                             (["--hardware", str(ROOT / "hardware/epyc_avx2_2.json"), "--ranks", "2"], 2, "link")):
+        run = subprocess.run([zoetrope, "plan", MODEL, *args], capture_output=True, text=True)
+        check(run.returncode == code and word in run.stderr, f"plan {' '.join(args)}: {run.returncode} {run.stderr.strip()[:120]}")
+    run = subprocess.run([zoetrope, "plan", MODEL, "--frames", "22", "--threads", "1", "--json"], capture_output=True, text=True)
+    p = json.loads(run.stdout)
+    check([s["stage"] for s in p["stages"]] == ["text", "denoise", "video decode", "audio decode", "encode"] and p["generation_seconds"] > 0, "plan measures this machine")
+print(f"{passed} passed, {failed} failed")
+sys.exit(1 if failed else 0)
