@@ -141,7 +141,8 @@ std::string result_html(const OptimizeOptions& o, const OptimizeResult& r) {
       "exact at {7} evaluations. Error against it over {8} held-out prompts, relative L2: latents {9:.3g} (worst {10:.3g}), "
       "sound latents {11:.3g}, frames {12:.3g} ({13:.1f} dB).</p>",
       escaped(r.plan.name), escaped(command_of(o)), escaped(r.hardware.name), r.clip_seconds, r.seconds, r.seconds / r.clip_seconds,
-      r.trials[0].after / r.seconds, o.evaluations, r.prompts.size(), r.error.latents, r.worst, r.error.audio_latents, r.error.frames, r.error.psnr, o.cpu_time ? " of one processor" : "");
+      r.trials[0].after / r.seconds, o.evaluations, r.prompts.size(), r.error.latents, r.worst, r.error.audio_latents, r.error.frames, r.error.psnr,
+      o.cpu_time ? " of one processor" : "");
   out += "<h2>What was tried</h2>" + pareto(r);
   out += "<h2>What each pass gained and cost</h2><table><tr><th>pass<th>option<th>foreseen, s<th>before, s<th>after, s<th>gain<th>error<th>dB<th></tr>";
   for (const Trial& t : r.trials)
