@@ -1,10 +1,11 @@
-// Shows the page that the address names: #create, #jobs, #jobs/ID, #system.
+// Shows the page that the address names: #create, #jobs, #jobs/ID, #compare, #system.
+import "./compare.js";
 import "./create.js";
 import "./jobs.js";
 import "./system.js";
 
-const kPages = { create: "zt-create", jobs: "zt-jobs", system: "zt-system" };
-const kTitles = { create: "Create", jobs: "Jobs", system: "System" };
+const kPages = { create: "zt-create", jobs: "zt-jobs", compare: "zt-compare", system: "zt-system" };
+const kTitles = { create: "Create", jobs: "Jobs", compare: "Compare", system: "System" };
 const main = document.getElementById("main");
 let first = true;
 

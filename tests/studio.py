@@ -287,7 +287,41 @@ def system_tests(tab):
     tab.shot("system")
 
 
-def axe_tests(tab, pages=("#create", "#jobs", "#system")):
+def compare_page_tests(tab, server):
+    page = tab.page
+    done_ones = server.json("/v1/videos?status=completed&limit=100")["data"]
+    by_hash = {}
+    for v in done_ones:
+        by_hash.setdefault(v["sha256"], []).append(v)
+    same = next(v for v in by_hash.values() if len(v) > 1)     # what "make again" made
+    other = next(v for v in done_ones if v["frames"] == same[0]["frames"] and v["sha256"] != same[0]["sha256"])
+    long = next(v for v in done_ones if v["frames"] == 141)
+    tab.open("#compare")
+    page.get_by_label("Clip A").last.wait_for()
+    page.locator("#clip-a").select_option(same[0]["id"]), page.locator("#clip-b").select_option(same[1]["id"])
+    page.locator("[role=status]", has_text="This frame is equal").wait_for(timeout=10000)
+    page.locator("#clip-b").select_option(other["id"])
+    page.locator("[role=status]", has_text="PSNR of this frame").wait_for(timeout=10000)
+    page.get_by_label("View").select_option("difference")
+    page.wait_for_timeout(300)
+    lit = page.evaluate("(() => { const c = document.querySelector('canvas'); return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v, i) => i % 4 < 3 && v > 8) })()")
+    check(lit, "compare: equal clips are told, others have a PSNR and a difference")
+    page.get_by_label("View").select_option("side")
+    page.locator("#clip-a").select_option(long["id"]), page.locator("#clip-b").select_option(long["id"])
+    page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => v.readyState >= 3)")
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_timeout(2000)
+    a, b = page.evaluate("[...document.querySelectorAll('video')].map(v => v.currentTime)")
+    check(a > 0.5 and abs(a - b) < 0.3, f"compare: both play together ({a:.2f} s and {b:.2f} s)")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_label("Time").evaluate("e => { e.value = 3; e.dispatchEvent(new Event('input')) }")
+    page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => Math.abs(v.currentTime - 3) < 0.1)")
+    page.locator("[role=status]", has_text="This frame is equal").wait_for(timeout=10000)
+    check(True, "compare: both are wound together")
+    tab.shot("compare")
+
+
+def axe_tests(tab, pages=("#create", "#jobs", "#compare", "#system")):
     axe = Axe()
     for fragment in pages:
         tab.open("#none"), tab.open(fragment)
@@ -353,7 +387,7 @@ def main():
             guarded(stream_tests, server, folder)
             guarded(compare_tests, zoetrope, server, folder)
             for scheme, width, tests in (("light", 1280, (lambda t: create_tests(t, server), lambda t: again_tests(t, server))),
-                                         ("light", 1280, (keyboard_tests, system_tests, axe_tests)), ("dark", 390, (axe_tests,)),
+                                         ("light", 1280, (keyboard_tests, system_tests, lambda t: compare_page_tests(t, server), axe_tests)), ("dark", 390, (axe_tests,)),
                                          ("dark", 1280, (lambda t: refusal_and_cancel_tests(t, server), lambda t: jobs_tests(t, server)))):
                 tab = Tab(browser, server, width, 800, scheme)
                 for test in tests:
