@@ -269,6 +269,42 @@ def kill_servers(exe, kind, kills):
             store.close()
 
 
+def full_disk(exe):
+    """The data folder's disk fills up during the second job or so; later there is room again."""
+    with tempfile.TemporaryDirectory(prefix="zt_faults_") as d:
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", d], capture_output=True)
+        if mounted.returncode:
+            print("skipped: a full disk (no right to mount a tmpfs)")
+            return
+        data = Path(d)
+        farm = Farm(exe, Sqlite(data), data)
+        farm.log = subprocess.DEVNULL
+        try:
+            ids = {farm.add(6, i, 10) for i in range(5)}
+            farm.start()
+            time.sleep(5)
+            farm.stop()
+            full = farm.list()
+            check("full disk: every job is there, none failed", {j["id"] for j in full} == ids and {j["status"] for j in full} <= {"completed", "queued", "in_progress"},
+                  str([(j["status"], j["error_message"]) for j in full]))
+            check("full disk: the store is sound", farm.jobs("check").strip() == "the store is sound")
+            subprocess.run(["mount", "-o", "remount,size=16m", d], check=True)
+            farm.start()
+            until = time.time() + 60
+            while time.time() < until and any(not j["ended_ms"] for j in farm.list()):
+                time.sleep(0.3)
+            farm.stop()
+            check("full disk: with room again all are completed", all(j["status"] == "completed" for j in farm.list()))
+            subprocess.run(["mount", "-o", "remount,ro", d], check=True)
+            run = subprocess.run([exe, "jobs", "add", "{}", "--data", d], capture_output=True, text=True, timeout=60)
+            check("read-only disk: adding says so and exits with 4", run.returncode == 4 and "writable" in run.stderr, f"{run.returncode} {run.stderr}")
+        finally:
+            for p in farm.running:
+                p.kill()
+                p.wait()
+            subprocess.run(["umount", "-l", d], check=False)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("exe", type=Path)
@@ -283,6 +319,7 @@ def main():
         if args.store in (None, kind.name):
             torment(exe, kind, args.kills)
             kill_servers(exe, kind, args.kills)
+    full_disk(exe)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if results and all(results) else 1
 

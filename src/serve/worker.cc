@@ -293,6 +293,8 @@ Outcome stopped(const Watchman& watchman) {
 }
 
 Outcome failed(const Worker& w, const std::string& code, const std::string& message) {
+  // The clip could not be written; its part file is gone by now, so that a probe would find room again.
+  if (message.starts_with("output ")) return {Outcome::released, "", message, true};
   try {   // a file that cannot be written is the disk's fault, not the job's
     probe_folder(w.options.data);
   } catch (const FolderTrouble& e) {
@@ -349,7 +351,10 @@ void run_one(const Worker& w, const Job& job) {
   spdlog::info("worker {}: job {} {} after {:.2f} s{}{}", w.name, job.id, kWords[outcome.kind], std::chrono::duration<double>(Clock::now() - start).count(),
                taken || outcome.kind == Outcome::lost ? "" : " (its lease was lost)",
                outcome.kind == Outcome::failed ? ": " + outcome.code + ": " + outcome.text : "");
-  if (outcome.trouble) spdlog::error("worker {}: {}", w.name, outcome.text);
+  if (outcome.trouble) {
+    spdlog::error("worker {}: {}", w.name, outcome.text);
+    sleep_unless(w.stop, 2s);
+  }
   if (!(taken && outcome.kind == Outcome::completed)) remove_folder(w.path(folder));
   if (taken && outcome.kind != Outcome::released) remove_folder(w.path(home + "/checkpoint")), remove_folder(w.path(home + "/preview.png"));
   if (!taken) {
