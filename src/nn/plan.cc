@@ -24,7 +24,7 @@ constexpr Section kSections[] = {{"text_encoder", &Plan::text_encoder, true},
 
 void refuse_others(const JsonView& j, std::initializer_list<const char*> known) {
   for (auto& [key, value] : j.json().items())
-    if (std::none_of(known.begin(), known.end(), [&](const char* k) { return key == k; }))
+    if (std::none_of(known.begin(), known.end(), [&name = key](const char* k) { return name == k; }))
       fail(ErrorKind::request, "{}: unknown key \"{}\"; known: {}", j.origin(), key, fmt::join(known, ", "));
 }
 
