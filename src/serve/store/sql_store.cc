@@ -465,7 +465,7 @@ std::vector<std::string> SqlStore::check() {
       {"webhook_due_ms > 0 AND (webhook = '' OR ended_ms = 0)", "owes a webhook that it cannot"},
   };
   for (const auto& [condition, what] : rules) {
-    const auto rows = read([&](SqlConnection& c) { return c.run(std::string("SELECT id FROM jobs WHERE ") + condition + " LIMIT 20"); });
+    const auto rows = read([&rule = condition](SqlConnection& c) { return c.run(std::string("SELECT id FROM jobs WHERE ") + rule + " LIMIT 20"); });
     for (const SqlRow& row : rows) wrong.push_back("job " + row[0] + " " + what);
   }
   return wrong;
