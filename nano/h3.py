@@ -131,14 +131,17 @@ def make_dit():
 # ------------------------------------------------------------------------------------------------ layout
 _lay = {}
 VIDEO, TEXT, AUDIO = 0, 1, 2                                  # modality tags
-TV, TA, TC = 0, 1, 2                                          # timestep kinds: video, audio, condition
+TV, TA, TC, TS = 0, 1, 2, 3                                   # timestep kinds: video, audio, visual condition, given sound (clean)
 
 
-def layout(text, L, h, w, na, anchors=(), latent0=0, audio0=0, total=None):
-    """Positions [S, 3] and segments (rows, timestep kind, tag) of [text | conditions | audio | video].
+def layout(text, L, h, w, na, anchors=(), latent0=0, audio0=0, history=None):
+    """Positions [S, 3], segments (rows, timestep kind, tag) and numbers of rows (text, conditions, their sound, target audio)
+    of [text | conditions | audio | video].
 
-    text: runs of (tokens, tag). latent0, audio0: a window that starts later in a clip (training only)."""
-    key = (tuple(text), L, h, w, na, tuple(anchors), latent0, audio0)
+    text: runs of (tokens, tag). latent0, audio0: a window that starts later in a clip (training only).
+    history (latents, audio latents a channel): continuation. The first of the L and na are given: condition rows (picture, then
+    sound) at the very positions they have among the targets."""
+    key = (tuple(text), L, h, w, na, tuple(anchors), latent0, audio0, history)
     if key not in _lay:
         from diffusers.modular_pipelines.minimax_h3.before_denoise import MiniMaxH3PrepareLayoutStep
         tags = torch.cat([torch.full((n,), t, dtype=torch.long) for n, t in text])
@@ -148,9 +151,12 @@ def layout(text, L, h, w, na, anchors=(), latent0=0, audio0=0, total=None):
         nc, na2 = r * len(anchors), audio0 + na
         a = nt + nc
         v = a + 2 * na2
-        keep = torch.cat([torch.arange(a), torch.arange(a + audio0, a + na2), torch.arange(a + na2 + audio0, v), torch.arange(v + r * latent0, len(pos))])
-        seg = [(n, TV, t) for n, t in text] + ([(nc, TC, VIDEO)] if nc else []) + [(2 * na, TA, AUDIO), (L * r, TV, VIDEO)]
-        _lay[key] = (pos[keep], seg, nt, nc, 2 * na)
+        ch, vd = [torch.arange(a + audio0, a + na2), torch.arange(a + na2 + audio0, v)], torch.arange(v + r * latent0, len(pos))
+        hl, ha = history or (0, 0)
+        keep = torch.cat([torch.arange(a), vd[:r * hl], *(c[:ha] for c in ch), *(c[ha:] for c in ch), vd[r * hl:]])
+        nc += r * hl
+        seg = [(n, TV, t) for n, t in text] + [x for x in ((nc, TC, VIDEO), (2 * ha, TS, AUDIO)) if x[0]] + [(2 * (na - ha), TA, AUDIO), ((L - hl) * r, TV, VIDEO)]
+        _lay[key] = (pos[keep], seg, nt, nc, 2 * ha, 2 * (na - ha))
     return _lay[key]
 
 
@@ -219,50 +225,58 @@ def swiglu(x):
     return a * F.silu(g)
 
 
-if os.environ.get("H3NANO_COMPILE"):                          # a fifth faster; two minutes to compile, once
-    norm_mod, norm_rope, swiglu = (torch.compile(f, dynamic=True) for f in (norm_mod, norm_rope, swiglu))
+def heads(x, l, a):
+    return lin(x, l).unflatten(-1, (a.heads, -1))
 
 
-def attn(a, x, cs=None):
-    q, k, v = (lin(x, l).unflatten(-1, (a.heads, -1)) for l in (a.to_q, a.to_k, a.to_v))
-    if cs is None:
-        q, k = rms(q, a.norm_q).transpose(1, 2), rms(k, a.norm_k).transpose(1, 2)
-    else:
-        q, k = norm_rope(q, a.norm_q.weight, *cs), norm_rope(k, a.norm_k.weight, *cs)
-    return lin(sdpa(q, k, v.transpose(1, 2)).transpose(1, 2).flatten(2), a.to_out[0])
+def attn(a, x):
+    """Of the refiner: no positions."""
+    q, k, v = (heads(x, l, a) for l in (a.to_q, a.to_k, a.to_v))
+    return lin(sdpa(rms(q, a.norm_q).transpose(1, 2), rms(k, a.norm_k).transpose(1, 2), v.transpose(1, 2)).transpose(1, 2).flatten(2), a.to_out[0])
 
 
 def ff(f, x):
     return lin(swiglu(lin(x, f.net[0].proj)), f.net[2])
 
 
-def dit_forward(m, lay, V, A, T, tv, ta, cond=None, dt=bf):
-    """V [B, Nv, 96], A [B, Na, 32], T [B, Nt, text_dim], cond [B, Nc, 96] -> velocities of V and A."""
-    pos, seg, nt, nc, na = lay
+def block(b, h, te, cos, sin, seg):
+    """One transformer block. te: a row for each timestep kind and item; seg as in layout()."""
+    B, n, a = h.shape[0], cos.shape[-1], b.attn
+    tab = lin(te, b.adaln_proj.linear).view(-1, B, 3, 6, h.shape[-1])
+
+    def mod(i):
+        return torch.cat([tab[k, :, t, i, None].expand(-1, r, -1) for r, k, t in seg], 1)
+    y = norm_mod(h, b.norm1.weight, mod(0), mod(1))
+    q, k = (norm_rope(heads(y, l, a), w.weight, cos, sin, n) for l, w in ((a.to_q, a.norm_q), (a.to_k, a.norm_k)))
+    o = F.scaled_dot_product_attention(q, k, heads(y, a.to_v, a).transpose(1, 2))
+    h = h + mod(2) * lin(o.transpose(1, 2).flatten(2), a.to_out[0])
+    return h + mod(5) * ff(b.ff, norm_mod(h, b.norm2.weight, mod(3), mod(4)))
+
+
+if os.environ.get("H3NANO_COMPILE"):                          # a quarter faster; two minutes to compile, once
+    block, swiglu = torch.compile(block, dynamic=True), torch.compile(swiglu, dynamic=True)
+
+
+def dit_forward(m, lay, V, A, T, tv, ta, cond=None, dt=bf, sound=None):
+    """V [B, Nv, 96], A [B, Na, 32], T [B, Nt, text_dim], cond [B, Nc, 96], sound (given, clean) [B, Ns, 32] -> velocities of V and A."""
+    pos, seg, nt, nc, ns, na = lay
     B = V.shape[0]
     cos, sin = m.rope(pos)
     n = cos.shape[-1] // 2
-    cs = (cos[None, :, None, :n].contiguous(), sin[None, :, None, :n].contiguous(), n)
+    cos, sin = cos[None, :, None, :n].contiguous(), sin[None, :, None, :n].contiguous()
     x = lin(T.to(dt), m.context_embedder)
     for b in m.token_refiner.refiner_blocks:
         x = x + attn(b.attn, rms(x, b.norm1))
         x = x + ff(b.ff, rms(x, b.norm2))
     x = rms(x, m.token_refiner.final_norm)
-    h = torch.cat([x] + ([m.proj_in(cond).to(dt)] if nc else []) + [m.audio_proj_in(A).to(dt), m.proj_in(V).to(dt)], 1)
-    te = torch.cat([tv, ta] + ([tv.clamp_min(.999)] if nc else []))
+    given = ([m.proj_in(cond).to(dt)] if nc else []) + ([m.audio_proj_in(sound).to(dt)] if ns else [])
+    h = torch.cat([x, *given, m.audio_proj_in(A).to(dt), m.proj_in(V).to(dt)], 1)
+    te = torch.cat([tv, ta, tv.clamp_min(.999), torch.ones_like(ta)])
     te = F.silu(m.time_embedder(m.time_proj(te))).to(dt)
-    H = h.shape[-1]
     for b in m.transformer_blocks:
-        tab = lin(te, b.adaln_proj.linear).view(-1, B, 3, 6, H)
-
-        def mod(i):
-            return torch.cat([tab[k, :, t, i, None].expand(-1, n, -1) for n, k, t in seg], 1)
-        y = norm_mod(h, b.norm1.weight, mod(0), mod(1))
-        h = torch.addcmul(h, mod(2), attn(b.attn, y, cs))
-        y = norm_mod(h, b.norm2.weight, mod(3), mod(4))
-        h = torch.addcmul(h, mod(5), ff(b.ff, y))
-    so = lin(te, m.norm_out.linear).view(-1, B, 1, 2 * H)
-    h = rms(h[:, nt + nc:], m.norm_out.norm)
+        h = block(b, h, te, cos, sin, tuple(seg))
+    so = lin(te, m.norm_out.linear).view(-1, B, 1, 2 * h.shape[-1])
+    h = rms(h[:, nt + nc + ns:], m.norm_out.norm)
 
     def out(z, s, l):
         sh, sc = s.chunk(2, -1)
@@ -310,17 +324,17 @@ def shift(u, s):
 
 
 @torch.no_grad()
-def sample(m, lay, T, n_eval, seed=0, sv=12., sa=3., cond=None, noise=None, dt=bf):
+def sample(m, lay, T, n_eval, seed=0, sv=12., sa=3., cond=None, noise=None, dt=bf, sound=None):
     """n_eval evaluations -> video rows, audio rows."""
     B = T.shape[0]
     if noise is None:
         g = torch.Generator().manual_seed(seed)
-        noise = (torch.randn(B, lay[1][-1][0], 96, generator=g), torch.randn(B, lay[4], 32, generator=g))
+        noise = (torch.randn(B, lay[1][-1][0], 96, generator=g), torch.randn(B, lay[5], 32, generator=g))
     x, a = noise
     base = torch.linspace(1, 0, n_eval + 1)
     Sv, Sa = shift(base, sv), shift(base, sa)
     for i in range(n_eval):
-        vv, va = dit_forward(m, lay, x, a, T, (1 - Sv[i]).expand(B), (1 - Sa[i]).expand(B), cond, dt)
+        vv, va = dit_forward(m, lay, x, a, T, (1 - Sv[i]).expand(B), (1 - Sa[i]).expand(B), cond, dt, sound)
         x0, a0 = x + Sv[i] * vv, a + Sa[i] * va
         rv, ra = Sv[i + 1] / Sv[i], Sa[i + 1] / Sa[i]
         x, a = rv * x + (1 - rv) * x0, ra * a + (1 - ra) * a0
@@ -347,7 +361,7 @@ if __name__ == "__main__":
     lay = layout(runs, 7, 8, 12, 37, ("first",))
     V, A, cond = torch.randn(2, 168, 96), torch.randn(2, 74, 32), torch.randn(2, 24, 96)
     tv, ta = torch.tensor([.3, .3]), torch.tensor([.6, .6])
-    pos, seg, nt, nc, na = lay
+    pos, seg, nt, nc, _, na = lay
     ut = torch.tensor([.3, .6, .999])
     ui = torch.cat([torch.full((n,), {TV: 0, TA: 1, TC: 2}[k]) for n, k, _ in seg])
     tags = torch.cat([torch.full((n,), t) for n, _, t in seg])
@@ -357,6 +371,17 @@ if __name__ == "__main__":
         o = m(torch.cat([cond, V], 1), A, T, ut, ui, tags, pos, vi, torch.arange(nt + nc, nt + nc + na), torch.arange(nt), return_dict=False)
         p, q = dit_forward(m, lay, V, A, T, tv, ta, cond, torch.float32), dit_forward(m, lay, V, A, T, tv, ta, cond)
     print("max |ref| %.3f; difference fp32 %.1e %.1e bf16 %.1e" % (o[0].abs().max(), (o[0][:, nc:] - p[0]).abs().max(), (o[1] - p[1]).abs().max(), (o[0][:, nc:] - q[0]).abs().max()))
+    whole, given = layout(runs, 22, 8, 12, 122), layout(runs, 22, 8, 12, 122, history=(7, 37))
+    V, A, T = torch.randn(2, 22 * 24, 96), torch.randn(2, 2, 122, 32), T.detach()
+    cond, snd, nv = V[:, :168], A[:, :, :37].flatten(1, 2), 15 * 24
+    pos, seg, nt, nc, ns, na = given
+    S, ui = len(pos), torch.cat([torch.full((n,), {TV: 0, TA: 1, TC: 2, TS: 3}[k]) for n, k, _ in seg])
+    tags = torch.cat([torch.full((n,), t) for n, _, t in seg])
+    at = lambda *spans: torch.cat([torch.arange(a, b) for a, b in spans])
+    with torch.no_grad():
+        o = m(V, torch.cat([snd, A[:, :, 37:].flatten(1, 2)], 1), T, torch.tensor([.3, .6, .999, 1.]), ui, tags, pos, at((nt, nt + nc), (S - nv, S)), at((nt + nc, S - nv)), torch.arange(nt), return_dict=False)
+        p = dit_forward(m, given, V[:, 168:], A[:, :, 37:].flatten(1, 2), T, tv, ta, cond, torch.float32, snd)
+    print("continuation: fp32 %.1e %.1e; positions are those of the whole: %s" % ((o[0][:, nc:] - p[0]).abs().max(), (o[1][:, ns:] - p[1]).abs().max(), sorted(map(tuple, pos.tolist())) == sorted(map(tuple, whole[0].tolist()))))
     import time
     for B, L, n in ((16, 7, 37), (10, 12, 65), (3, 37, 207)):
         lay = layout([(12, TEXT)], L, 8, 12, n)

@@ -44,7 +44,7 @@ class Nano:
             cond = h3.patchify(z[None])
             cond = .999 * cond + .001 * torch.randn(cond.shape, generator=g)
         T = h3.encode_text(self.te, torch.tensor([ids]), px, grid)
-        noise = (torch.randn(1, lay[1][-1][0], 96, generator=g), torch.randn(1, lay[4], 32, generator=g))
+        noise = (torch.randn(1, lay[1][-1][0], 96, generator=g), torch.randn(1, lay[5], 32, generator=g))
         x, a = h3.sample(self.m, lay, T, evals, sv=sv, sa=sa, cond=cond, noise=noise)
         v = vae.decode_clip(self.v, h3.unpatchify(x, L))
         return v, self.a.decode(a.view(2, na, 32).transpose(1, 2)).sample[:, 0].numpy()

@@ -3,6 +3,8 @@
 Rectified flow on the fixed latents. Lengths 22, 39, 56 and 124 frames; short ones may be windows that begin later in the clip
 (true positions, so that late times are learnt at the price of short clips). A quarter of the batches is fl2va: the
 clip then begins at a moment the caption doesn't tell, and captions name less, so that the pictures are needed.
+--cont: continuation, as live channels need it. A window of 73 frames whose first 22 (7 latents, 37 audio latents) are given, at any time of
+the world; in a fifth of them the given ones are another clip and the caption's own starts at its beginning: a new prompt cuts.
 WORLD=2 RANK=0|1 RDV=file: two processes that average gradients."""
 import os, time
 import numpy as np
@@ -49,19 +51,22 @@ def vague(m, rng):
 
 
 class Batcher:
-    def __init__(self, seed, P, scale=1.):
-        self.rng, self.P, self.scale = np.random.default_rng(seed), P, scale
+    def __init__(self, seed, P, scale=1., turn=None):
+        """turn: seed of the draws of task and length, the same in all processes, so that none waits long for another."""
+        self.rng, self.turn, self.P, self.scale = np.random.default_rng(seed), np.random.default_rng(turn), P, scale
         self.V, self.A, _ = make_data.open_data()
         self.cl, self.b = batches(P, np.random.default_rng(5))
         self.bg = {}
         print("captions", {k: {n: len(x) for n, x in v.items()} for k, v in self.b.items()}, flush=True)
 
-    def __call__(self, mix, p_fl):
+    def __call__(self, mix, p_fl, p_cont=0.):
         r = self.rng
-        F = int(r.choice(list(LENGTHS), p=mix))
+        draw, F = self.turn.random(2), int(self.turn.choice(list(LENGTHS), p=mix))
+        if draw[0] < p_cont:
+            return self.continuation()
         n, L, na = F // 17, F // 17 * 5 + 2, D.audio_latents(F)
         B = max(2, int(LENGTHS[F] * self.scale))
-        fl = r.random() < p_fl
+        fl = draw[1] < p_fl
         bk = self.b["fl2va" if fl else "t2va"]
         ks = list(bk)
         w = np.array([len(bk[k]) for k in ks], float)
@@ -94,6 +99,40 @@ class Batcher:
         px, grid = h3.vision_patches(np.concatenate(im))
         return dict(F=F, task="fl2va", x0=h3.patchify(x0), a0=a0, ids=ids, lay=lay, cond=cond, pixels=px, grid=grid, w=wt)
 
+    def continuation(self, B=5):
+        """Latent time runs on in steps of 51 frames = 85 audio latents, the new part of a window; after a cut 29 frames = 48 later."""
+        r = self.rng
+        bk = self.b["t2va"]
+        ks = list(bk)
+        w = np.array([len(bk[k]) for k in ks], float)
+        pool = bk[ks[r.choice(len(ks), p=w / w.sum())]]
+        pick = [pool[i] for i in r.integers(0, len(pool), B)]
+        ids = torch.tensor([t for _, t in pick])
+        n, na, hl, ha = 73, D.audio_latents(73), 7, 37
+        g, V, A = C.groups(n), [], []
+        for i, _ in pick:
+            m, late = self.cl[i], int(r.integers(0, 9)) if r.random() < .6 else 0
+            f0, a0 = 51 * late, 85 * late
+            if r.random() < .3:
+                f0, a0 = f0 + 29, a0 + 48
+            if r.random() < .2:                               # a cut: other clip, then this one from its start
+                o = self.cl[int(r.integers(len(self.cl)))]
+                V.append(torch.cat([C.clip_latents(o, g[:hl] + f0), C.clip_latents(m, g[hl:] - 22)]))
+                A.append(torch.cat([C.encode_audio(D.sound(o, a0 + ha))[:, a0:], C.encode_audio(D.sound(m, na - ha))], 1))
+            else:
+                V.append(C.clip_latents(m, g + f0))
+                A.append(C.encode_audio(D.sound(m, a0 + na))[:, a0:])
+        V, A = torch.stack(V), torch.stack(A)
+        bg = torch.stack([self.background(self.cl[i]) for i, _ in pick])
+        x0, cond = h3.patchify(V[:, hl:]), h3.patchify(V[:, :hl])
+        sound = A[:, :, :ha].flatten(1, 2)
+        dirt = torch.rand(B, 1, 1) * (torch.rand(B, 1, 1) < .7)   # what was made before is not exact
+        cond = .999 * (cond + .2 * dirt * torch.randn_like(cond)) + .001 * torch.randn_like(cond)
+        sound = sound + .2 * dirt * torch.randn_like(sound)
+        wt = 1 + 2 * (h3.patchify(V[:, hl:] - bg[:, None]).abs().amax(-1, keepdim=True) > .3).float()
+        lay = h3.layout([(ids.shape[1], h3.TEXT)], V.shape[1], *V.shape[2:4], na, history=(hl, ha))
+        return dict(F=n, task="cont", x0=x0, a0=A[:, :, ha:].flatten(1, 2), ids=ids, lay=lay, cond=cond, sound=sound, pixels=None, grid=None, w=wt)
+
     def background(self, m):
         k = (m["bg"], m["motion"] == "bounce")
         if k not in self.bg:
@@ -112,13 +151,13 @@ def losses(m, te, b):
     xt = b["x0"] + sv.view(-1, 1, 1) * (nv - b["x0"])
     at = b["a0"] + sa.view(-1, 1, 1) * (na - b["a0"])
     T = h3.encode_text(te, b["ids"], b["pixels"], b["grid"])
-    pv, pa = h3.dit_forward(m, b["lay"], xt, at, T, 1 - sv, 1 - sa, b["cond"])
+    pv, pa = h3.dit_forward(m, b["lay"], xt, at, T, 1 - sv, 1 - sa, b["cond"], sound=b.get("sound"))
     lv = (pv - (b["x0"] - nv)).pow(2).mean(-1, keepdim=True)
     return (lv * b["w"]).sum() / b["w"].sum(), lv.mean(), (pa - (b["a0"] - na)).pow(2).mean()
 
 
 def main():
-    a = K.args(muon=3e-3, adam=1.5e-3, scale=1., fl=.22, mix="0.5,0.28,0.12,0.1", ema=.995, freeze_text=0)
+    a = K.args(muon=3e-3, adam=1.5e-3, scale=1., fl=.22, cont=0., mix="0.5,0.28,0.12,0.1", ema=.995, freeze_text=0)
     W, R = int(os.environ.get("WORLD", "1")), int(os.environ.get("RANK", "0"))
     torch.set_num_threads(int(os.environ.get("NT", "1")))
     tok = h3.tokenizer()
@@ -149,7 +188,7 @@ def main():
         ema = {k: v.detach().clone() for k, v in sd().items()}
     s = a.seed * 1000003 + step * 17 + R
     torch.manual_seed(s)
-    get = Batcher(s, h3.Presenter(tok), a.scale)
+    get = Batcher(s, h3.Presenter(tok), a.scale, s - R)
     if W > 1:
         import datetime
         import torch.distributed as dist
@@ -172,7 +211,7 @@ def main():
         for o, l in ((om, a.muon), (oa, a.adam)):
             for g in o.param_groups:
                 g["lr"] = l * f
-        b = get(mix, a.fl)
+        b = get(mix, a.fl, a.cont)
         loss, lv, la = losses(m, te, b)
         (loss + la).backward()
         if W > 1:
@@ -207,7 +246,7 @@ def main():
                 av[n] = x.item() if n not in av else .96 * av[n] + .04 * x.item()
             if clock.due():
                 row = dict(step=step, seen=seen, wall=round(el), cpu=round(tspent + clock.cpu() * W), lr=round(f, 3))
-                for k in (*LENGTHS, "fl2va"):
+                for k in (*LENGTHS, "fl2va", "cont"):
                     row.update({f"v{k}": round(av.get(f"v{k}", 0), 4), f"a{k}": round(av.get(f"a{k}", 0), 4)})
                 K.log(a.name, **row)
                 ckpt()
