@@ -75,7 +75,9 @@ struct FrameChunk {
 class FrameStream {
  public:
   virtual ~FrameStream() = default;
-  virtual bool next(const Ctx& ctx, FrameChunk& chunk) = 0;   // false at the end
+  virtual bool next(const Ctx& ctx, FrameChunk& chunk) = 0;   // false at the end; of an open stream, where it needs latents to come
+  // Latents that follow the ones given, [latent_channels, T, h, w]. Errors (internal): the stream was not opened for more, another size.
+  virtual void append(const Tensor& latents) = 0;
 };
 
 class VideoCodec {
@@ -89,6 +91,8 @@ class VideoCodec {
   virtual Tensor encode(const Ctx& ctx, std::span<const Picture> frames) const = 0;
   // `latents` as the denoiser leaves them (normalised), [latent_channels, T, h, w]; kept alive by the stream.
   virtual std::unique_ptr<FrameStream> decode(Tensor latents) const = 0;
+  // As decode, of a video whose end is not known: more latents come by append(), in memory that does not grow. At least one clip's latents.
+  virtual std::unique_ptr<FrameStream> open(Tensor latents) const = 0;
   virtual int64_t decoded_frames(int64_t latent_frames) const = 0;
 };
 
@@ -100,7 +104,8 @@ struct SoundChunk {
 class SoundStream {
  public:
   virtual ~SoundStream() = default;
-  virtual bool next(const Ctx& ctx, SoundChunk& chunk) = 0;
+  virtual bool next(const Ctx& ctx, SoundChunk& chunk) = 0;   // as FrameStream::next
+  virtual void append(const Tensor& latents) = 0;             // [channels, latent_channels, T]; as FrameStream::append
 };
 
 class AudioCodec {
@@ -115,6 +120,7 @@ class AudioCodec {
   virtual Tensor encode(const Ctx& ctx, const Sound& sound) const = 0;
   // `latents` normalised, [channels, latent_channels, T].
   virtual std::unique_ptr<SoundStream> decode(Tensor latents) const = 0;
+  virtual std::unique_ptr<SoundStream> open(Tensor latents) const = 0;   // of a sound whose end is not known, as VideoCodec::open
 };
 
 }  // namespace zt

@@ -123,6 +123,8 @@ Geometry resolve_geometry(const Request& r, int64_t multiple) {
   if (!fl2va && (r.first_frame || r.last_frame))
     fail(ErrorKind::request, "a first or last frame belongs to task fl2va, not to {}", task_name(r.task));
   if (r.task == Task::ref2va) check_references(r);
+  if (r.history && r.task != Task::continuation) fail(ErrorKind::request, "a history belongs to task continuation, not to {}", task_name(r.task));
+  if (!r.history && r.task == Task::continuation) fail(ErrorKind::request, "task continuation needs the history that it follows");
   if (r.task != Task::ref2va && !r.references.empty()) fail(ErrorKind::request, "references belong to task ref2va, not to {}", task_name(r.task));
   if (r.width.has_value() != r.height.has_value()) fail(ErrorKind::request, "give width and height together, or neither of them");
 
@@ -143,7 +145,7 @@ Geometry resolve_geometry(const Request& r, int64_t multiple) {
   const double longest = r.config.max_duration_s * h3::kFps;
   g.num_frames = static_cast<double>(r.num_frames) > longest ? r.num_frames : h3::align_frames(r.num_frames);
   const double seconds = static_cast<double>(g.num_frames) / h3::kFps;
-  if (seconds < r.config.min_duration_s || seconds > r.config.max_duration_s)
+  if ((seconds < r.config.min_duration_s && !r.history) || seconds > r.config.max_duration_s)
     fail(ErrorKind::request,
          "{} frames{} are {:.3f} s at 24 a second; this model makes {:g} to {:g} s ({} to {} frames). A --config with min_duration_s or "
          "max_duration_s moves the limits",

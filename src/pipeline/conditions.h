@@ -21,6 +21,7 @@ struct Geometry {
   int64_t width, height, num_frames;
   h3::LatentShape latents;
   int64_t audio_latents;                     // per channel
+  int64_t history_latents = 0, history_audio = 0;   // continuation: given ones before those; latents and audio_latents count what is made
 };
 
 // Errors (kind request): what the request asks is impossible; each message says what would do.

@@ -12,6 +12,7 @@ const char* task_name(Task task) {
     case Task::t2va: return "t2va";
     case Task::fl2va: return "fl2va";
     case Task::ref2va: return "ref2va";
+    case Task::continuation: return "continuation";
   }
   return "";
 }

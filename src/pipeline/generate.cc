@@ -1,127 +1,60 @@
-// The run of one request: presentation, conditions, layout, denoise loop, decoders, sink.
-#include <bit>
-#include <chrono>
+// The run of one request up to its latents: presentation, conditions, layout, denoise loop.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "base/rng.h"
-#include "kernels/elementwise.h"
-#include "pipeline/behind.h"
-#include "pipeline/conditions.h"
-#include "pipeline/engine.h"
 #include "pipeline/reuse.h"
-#include "pipeline/sampler.h"
-#include "pipeline/trace.h"
+#include "pipeline/run.h"
 
 namespace zt {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-class StageTimer {
- public:
-  explicit StageTimer(Result& result) : result_(result) {}
-  template <class F>
-  auto time(Stage stage, F&& f) {
-    struct Stop {
-      StageTimer& t;
-      Stage stage;
-      Clock::time_point start = Clock::now();
-      ~Stop() { t.add(stage, std::chrono::duration<double>(Clock::now() - start).count()); }
-    } stop{*this, stage};
-    return f();
-  }
-  void add(Stage stage, double seconds) {
-    for (StageTime& s : result_.stages)
-      if (s.stage == stage) {
-        s.seconds += seconds, ++s.runs;
-        return;
-      }
-    result_.stages.push_back({stage, seconds, 1});
-  }
-
- private:
-  Result& result_;
-};
-
 View i32_view(const std::vector<int32_t>& v) { return {v.data(), DType::i32, {static_cast<int64_t>(v.size())}}; }
 View f32_view(const std::vector<float>& v) { return {v.data(), DType::f32, {static_cast<int64_t>(v.size())}}; }
 
-struct Run {
-  Engine& engine;
-  const Request& request;
-  const Sink& sink;
-  const Hooks& hooks;
-  Result result{};
-  StageTimer timer{result};
-  TorchGenerator generator{request.seed};
-  Geometry geometry{};
-  std::vector<Condition> conditions{};
-  h3::Presentation presentation{};
-  PackedLayout layout{};
-  std::vector<Tensor> condition_latents{};     // [C, T, h, w] normalised, one per visual condition
-  std::vector<h3::LatentShape> condition_shapes{};
-  std::vector<Tensor> condition_sounds{};      // [2 * La, 32] normalised rows
-  Tensor video_rows{}, audio_rows{};           // conditions first
-  Clock::time_point previewed = Clock::now();  // when the last preview ended
-  Clock::duration preview_time{};              // what it took
-  StageTime encoding{Stage::encode};           // of the thread that encodes
+}  // namespace
 
-  bool tracing() const { return static_cast<bool>(hooks.tap); }
-  void tap(const std::string& name, const View& v) const {
-    if (hooks.tap) hooks.tap(name, v);
-  }
-  void progress(Stage s, int64_t done, int64_t total) const {
-    if (hooks.progress) hooks.progress(s, done, total);
-  }
-
-  // A draw of the request's generator, or what the request gives in its place.
-  void draw(const std::string& name, const Shape& shape, std::span<float> out) {
-    auto it = request.noise.find(name);
-    if (it == request.noise.end()) return generator.randn(out);
-    if (it->second.shape() != shape)
-      fail(ErrorKind::request, "--noise: {} has shape {}, this request wants {}", name, to_string(it->second.shape()), to_string(shape));
-    std::memcpy(out.data(), it->second.data(), out.size_bytes());
-  }
-
-  // Times what the encoder's thread does; that thread alone touches `encoding` until it is done.
-  template <class F>
-  void encode(F&& f) {
-    const auto start = Clock::now();
-    f();
-    encoding.seconds += std::chrono::duration<double>(Clock::now() - start).count(), ++encoding.runs;
-  }
-
-  void finite(ConstMat m, const char* stage) const {
-    Exec exec = engine.exec(nullptr);
-    if (!all_finite(exec, m))
-      fail(ErrorKind::model, "{}: stage {} gave NaN or infinity; the weights are damaged or overflow in this plan (try --plan exact)",
-           engine.index().folder, stage);
-  }
-
-  void prepare();
-  Tensor encode_text(const Ctx& ctx);
-  void encode_conditions(const Ctx& ctx);
-  void encode_pixels(const Ctx& ctx, const Condition& c, size_t index);
-  void encode_sound(const Ctx& ctx, const Sound& s, size_t index);
-  void build_layout_and_rows();
-  int64_t restore(int64_t evaluations);
-  void preview(const Ctx& ctx, float sigma, const Tensor& velocity);
-  void denoise(const Ctx& ctx, ConstMat prompt_embeds);
-  void decode(const Ctx& ctx);
-  void decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder, Behind& encoder);
-  void decode_video(const Ctx& ctx, Tensor latents, TraceRecorder* recorder, Behind& encoder);
-  h3::RowTimesteps levels(const FlowSchedule& video, const FlowSchedule& audio, int64_t evaluation) const;
-  void trace_layout() const;
-};
+Tensor copy_of(const Tensor& t) {
+  Tensor out(t.shape());
+  std::copy_n(t.data(), t.count(), out.data());
+  return out;
+}
 
 void Run::prepare() {
   const h3::ModelIndex& index = engine.index();
   geometry = resolve_geometry(request, index.canvas_multiple());
   geometry.latents = {h3::video_latent_frames(geometry.num_frames), geometry.height / index.spatial_ratio, geometry.width / index.spatial_ratio};
   geometry.audio_latents = h3::audio_latents(geometry.num_frames);
+  if (request.history) take_history();
   conditions = prepare_conditions(request, geometry, index.canvas_multiple(), engine.processor(), index.sample_rate);
+}
+
+// The given latents become conditions; the geometry is left with what is to be made.
+void Run::take_history() {
+  const h3::ModelIndex& index = engine.index();
+  const Tensor &video = request.history->video, &sound = request.history->sound;
+  geometry.history_latents = video.dim(1), geometry.history_audio = sound.dim(0) / 2;
+  if (video.dim(0) != index.latent_channels || video.dim(2) != geometry.latents.height || video.dim(3) != geometry.latents.width)
+    fail(ErrorKind::request, "the history has latents {}, wanted [{}, T, {}, {}]", to_string(video.shape()), index.latent_channels, geometry.latents.height,
+         geometry.latents.width);
+  geometry.latents.frames -= geometry.history_latents, geometry.audio_latents -= geometry.history_audio;
+  condition_shapes.push_back({geometry.history_latents, geometry.latents.height, geometry.latents.width});
+  condition_latents.push_back(copy_of(video));
+  condition_sounds.push_back(copy_of(sound));
+}
+
+void Run::load() {
+  progress(Stage::load, 0, 1);
+  timer.time(Stage::load, [&] {
+    engine.tokenizer();
+    engine.text_encoder(request.config.text_encoder_layer);
+    engine.denoiser(request.task);
+    bool pixels = false, sound = false;
+    for (const Condition& c : conditions) pixels |= !c.pixels.empty(), sound |= c.sound.has_value();
+    engine.video_codec(pixels);
+    engine.audio_codec(sound);
+  });
 }
 
 Tensor Run::encode_text(const Ctx& ctx) {
@@ -212,7 +145,9 @@ void Run::build_layout_and_rows() {
   h3::LayoutRequest lr;
   lr.text_token_tags = presentation.text_token_tags;
   lr.target = geometry.latents;
-  lr.target_audio_latents = geometry.audio_latents;
+  lr.target.frames += geometry.history_latents;
+  lr.target_audio_latents = geometry.history_audio + geometry.audio_latents;
+  lr.history_frames = geometry.history_latents, lr.history_audio_latents = geometry.history_audio;
   lr.patch_h = index.patch_h, lr.patch_w = index.patch_w;
   if (request.first_frame) lr.keyframes.push_back(h3::Anchor::first);
   if (request.last_frame) lr.keyframes.push_back(h3::Anchor::last);
@@ -304,11 +239,8 @@ void Run::preview(const Ctx& ctx, float sigma, const Tensor& velocity) {
   FrameChunk chunk;
   std::vector<uint8_t> rgb;
   while (stream->next(ctx, chunk)) {
-    const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width;
-    const float* last = chunk.data + (chunk.count - 1) * 3 * plane;
-    rgb.resize(static_cast<size_t>(3 * plane));
-    for (int64_t i = 0; i < 3 * plane; ++i)
-      rgb[static_cast<size_t>(i)] = static_cast<uint8_t>(std::lrint(std::clamp(last[i % 3 * plane + i / 3], 0.0f, 1.0f) * 255.0f));
+    chunk.data += (chunk.count - 1) * 3 * chunk.height * chunk.width, chunk.count = 1;   // the last one
+    rgb = to_rgb(ctx.exec, chunk);
   }
   hooks.preview(rgb.data(), geometry.width, geometry.height);
   previewed = Clock::now(), preview_time = previewed - start;
@@ -374,106 +306,23 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
   result.evaluations_left_out = reuse.left_out();
 }
 
-// Chunks are copied for the encoder, which may still hold them when the decoder makes the next.
-void Run::decode_sound(const Ctx& ctx, Tensor latents, TraceRecorder* recorder, Behind& encoder) {
-  auto stream = timer.time(Stage::audio_decode, [&] { return engine.audio_codec(false).decode(std::move(latents)); });
-  SoundChunk chunk;
-  while (timer.time(Stage::audio_decode, [&] { return stream->next(ctx, chunk); })) {
-    std::vector<std::vector<float>> copy;
-    for (const float* c : chunk.channels) {
-      finite({c, 1, chunk.count, chunk.count}, "audio decode");
-      copy.emplace_back(c, c + chunk.count);
-    }
-    if (recorder) recorder->sound(chunk, result.clip);
-    encoder.push([this, n = chunk.count, copy = std::move(copy)] {
-      std::vector<const float*> channels;
-      for (const auto& c : copy) channels.push_back(c.data());
-      encode([&] { sink.sound(channels, n); });
-    });
-    progress(Stage::audio_decode, chunk.first_sample + chunk.count, result.clip.num_samples);
-  }
+Latents Run::latents(const Ctx& ctx) {
+  prepare();   // impossible requests are refused before any weights are read
+  load();
+  ctx.exec.check_cancel();
+  Tensor embeds = timer.time(Stage::text, [&] { return encode_text(ctx); });
+  progress(Stage::text, 1, 1);
+  if (!conditions.empty()) timer.time(Stage::condition, [&] { encode_conditions(ctx); });
+  build_layout_and_rows();
+  denoise(ctx, embeds.mat());
+  return made();
 }
-
-// x in [0, 1] to 0 .. 255, ties to even: adding 1.5 * 2^23 leaves the rounded integer in the low bits.
-uint8_t to_byte(float x) { return static_cast<uint8_t>(std::bit_cast<uint32_t>(x * 255.0f + 12582912.0f)); }
-
-void Run::decode_video(const Ctx& ctx, Tensor latents, TraceRecorder* recorder, Behind& encoder) {
-  auto stream = timer.time(Stage::video_decode, [&] { return engine.video_codec(false).decode(std::move(latents)); });
-  FrameChunk chunk;
-  while (timer.time(Stage::video_decode, [&] { return stream->next(ctx, chunk); })) {
-    const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width, values = chunk.count * 3 * plane;
-    finite({chunk.data, 1, values, values}, "video decode");
-    if (recorder) recorder->frames(chunk, result.clip, request.task);
-    std::vector<uint8_t> rgb(static_cast<size_t>(values));
-    timer.time(Stage::video_decode, [&] {
-      ctx.exec.threads.parallel_for(chunk.count * chunk.height, 16, [&](int64_t r0, int64_t r1, int) {
-        for (int64_t r = r0; r < r1; ++r) {
-          const float* src = chunk.data + (r / chunk.height) * 3 * plane + (r % chunk.height) * chunk.width;
-          uint8_t* dst = rgb.data() + r * chunk.width * 3;
-          for (int64_t x = 0; x < chunk.width; ++x)
-            for (int c = 0; c < 3; ++c) dst[x * 3 + c] = to_byte(src[c * plane + x]);
-        }
-      });
-    });
-    encoder.push([this, n = chunk.count, rgb = std::move(rgb)] { encode([&] { sink.frames(rgb.data(), n); }); });
-    progress(Stage::video_decode, chunk.first_frame + chunk.count, result.clip.num_frames);
-  }
-}
-
-void Run::decode(const Ctx& ctx) {
-  const h3::ModelIndex& index = engine.index();
-  const h3::LatentShape s = geometry.latents;
-  Tensor latents({index.latent_channels, s.frames, s.height, s.width});
-  const int64_t cv = layout.condition_video_rows, ca = layout.condition_audio_rows;
-  h3::unpatchify(video_rows.mat().rows_from(cv, video_rows.dim(0) - cv), index.latent_channels, s, index.patch_h, index.patch_w, latents.data());
-  const int64_t n = geometry.audio_latents, channels = audio_rows.dim(1);
-  Tensor sound({2, channels, n});
-  for (int64_t side = 0; side < 2; ++side)
-    for (int64_t k = 0; k < n; ++k)
-      for (int64_t c = 0; c < channels; ++c) sound.data()[(side * channels + c) * n + k] = audio_rows.mat().row(ca + side * n + k)[c];
-  tap("latents", {latents.data(), DType::f32, {1, index.latent_channels, s.frames, s.height, s.width}});
-  tap("audio_latents", sound.view());
-
-  AudioCodec& audio = engine.audio_codec(false);
-  result.clip = {geometry.width, geometry.height, geometry.num_frames, h3::kFps, audio.sample_rate(), 2, n * audio.hop()};
-  timer.time(Stage::encode, [&] { sink.begin(result.clip); });
-  TraceRecorder recorder;
-  Behind encoder(engine.plan().overlap && engine.threads() > 1);
-  decode_sound(ctx, std::move(sound), tracing() ? &recorder : nullptr, encoder);
-  decode_video(ctx, std::move(latents), tracing() ? &recorder : nullptr, encoder);
-  encoder.finish();
-  for (StageTime& s : result.stages)
-    if (s.stage == Stage::encode) s.seconds += encoding.seconds, s.runs += encoding.runs;
-  if (tracing()) {
-    recorder.finish(request.task);
-    for (auto& [name, k] : recorder.tensors()) tap(name, {k.bytes.data(), k.dtype, k.shape});
-  }
-}
-
-}  // namespace
 
 Result Engine::generate(const Request& request, const Sink& sink, const Hooks& hooks) {
   Exec exec = this->exec(hooks.cancel);
   Ctx ctx{exec, hooks.tap};
   Run run{*this, request, sink, hooks};
-  run.prepare();   // impossible requests are refused before any weights are read
-  if (hooks.progress) hooks.progress(Stage::load, 0, 1);
-  run.timer.time(Stage::load, [&] {
-    tokenizer();
-    text_encoder(request.config.text_encoder_layer);
-    denoiser(request.task);
-    bool pixels = false, sound = false;
-    for (const Condition& c : run.conditions) pixels |= !c.pixels.empty(), sound |= c.sound.has_value();
-    video_codec(pixels);
-    audio_codec(sound);
-  });
-  exec.check_cancel();
-  Tensor embeds = run.timer.time(Stage::text, [&] { return run.encode_text(ctx); });
-  if (hooks.progress) hooks.progress(Stage::text, 1, 1);
-  if (!run.conditions.empty()) run.timer.time(Stage::condition, [&] { run.encode_conditions(ctx); });
-  run.build_layout_and_rows();
-  run.denoise(ctx, embeds.mat());
-  run.decode(ctx);
+  run.decode(ctx, run.latents(ctx));
   run.result.peak_activation_bytes = arena_.peak_bytes();
   return std::move(run.result);
 }

@@ -15,16 +15,23 @@
 
 namespace zt {
 
-enum class Task { t2va, fl2va, ref2va };
+enum class Task { t2va, fl2va, ref2va, continuation };
 const char* task_name(Task task);
 
 using Reference = std::variant<Picture, Clip, Sound>;
+
+// What a continuation follows: the last latents of a clip as the denoiser made them (normalised).
+struct History {
+  Tensor video;    // [latent_channels, 5 h + 2, h, w]: 17 h + 5 frames
+  Tensor sound;    // rows [2 * n, audio row width], n = audio_latents(17 h + 5) of each channel
+};
 
 struct Request {
   Task task = Task::t2va;
   std::string prompt;
   std::optional<Picture> first_frame, last_frame;       // fl2va
   std::vector<Reference> references;                    // ref2va, in the order the model reads them
+  std::optional<History> history;                       // continuation; num_frames counts its frames too
   std::optional<int64_t> width, height;                 // both or neither; multiples of the canvas multiple
   std::optional<double> aspect_ratio;                   // width / height, when no size is given
   std::optional<int64_t> short_edge;                    // in place of the config's, when no size is given

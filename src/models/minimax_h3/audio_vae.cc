@@ -9,6 +9,7 @@ namespace zt::h3 {
 namespace {
 
 constexpr int64_t kPiece = 64;   // latents read at a time
+constexpr int64_t kEndless = int64_t{1} << 40;   // latents of an open stream: 870 years
 
 AudioVaeConfig read_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
@@ -18,12 +19,12 @@ AudioVaeConfig read_config(const std::string& folder) {
 
 class Stream final : public SoundStream {
  public:
-  Stream(const AudioVae& vae, Tensor latents, int64_t piece, bool normalised)
-      : config_(vae.config()), latents_(std::move(latents)), piece_(piece), normalised_(normalised) {
+  Stream(const AudioVae& vae, Tensor latents, int64_t piece, bool normalised, bool open)
+      : config_(vae.config()), latents_(std::move(latents)), piece_(piece), normalised_(normalised), open_(open) {
     if (latents_.shape().size() != 3 || latents_.dim(1) != config_.latent_channels)
       fail(ErrorKind::internal, "audio latents to decode are {}, wanted [channels, {}, T]", to_string(latents_.shape()), config_.latent_channels);
     if (latents_.dim(0) < 1 || latents_.dim(2) < 1) fail(ErrorKind::request, "no audio latents to decode, wanted at least one");
-    for (int64_t i = 0; i < latents_.dim(0); ++i) channels_.emplace_back(vae.decoder(), latents_.dim(2));
+    for (int64_t i = 0; i < latents_.dim(0); ++i) channels_.emplace_back(vae.decoder(), open ? kEndless : latents_.dim(2));
   }
 
   bool next(const Ctx& ctx, SoundChunk& chunk) override {
@@ -37,6 +38,18 @@ class Stream final : public SoundStream {
     chunk = {.first_sample = channels_[0].first_sample(), .count = given_, .channels = {}};
     for (const AudioDecoding& d : channels_) chunk.channels.push_back(d.samples());
     return true;
+  }
+
+  void append(const Tensor& more) override {
+    if (!open_ || more.shape().size() != 3 || more.dim(0) != latents_.dim(0) || more.dim(1) != latents_.dim(1))
+      fail(ErrorKind::internal, "audio latents {} cannot follow {} in {} stream", to_string(more.shape()), to_string(latents_.shape()), open_ ? "an open" : "a closed");
+    const int64_t rows = latents_.dim(0) * latents_.dim(1), rest = latents_.dim(2) - fed_, n = more.dim(2);
+    Tensor all({latents_.dim(0), latents_.dim(1), rest + n});
+    for (int64_t r = 0; r < rows; ++r) {
+      std::copy_n(latents_.data() + r * latents_.dim(2) + fed_, rest, all.data() + r * (rest + n));
+      std::copy_n(more.data() + r * n, n, all.data() + r * (rest + n) + rest);
+    }
+    latents_ = std::move(all), fed_ = 0;
   }
 
  private:
@@ -61,7 +74,7 @@ class Stream final : public SoundStream {
   const AudioVaeConfig& config_;
   Tensor latents_;
   int64_t piece_, fed_ = 0, given_ = 0;   // latents; samples of the chunk that is out
-  bool normalised_, broken_ = false;      // broken: a feed was cut short
+  bool normalised_, open_, broken_ = false;   // broken: a feed was cut short
   std::vector<AudioDecoding> channels_;
 };
 
@@ -101,7 +114,9 @@ Tensor AudioVae::encode(const Ctx& ctx, const Sound& sound) const {
 std::unique_ptr<SoundStream> AudioVae::decode(Tensor latents) const { return decode_pieces(std::move(latents), kPiece, true); }
 
 std::unique_ptr<SoundStream> AudioVae::decode_pieces(Tensor latents, int64_t piece, bool normalised) const {
-  return std::make_unique<Stream>(*this, std::move(latents), piece, normalised);
+  return std::make_unique<Stream>(*this, std::move(latents), piece, normalised, false);
 }
+
+std::unique_ptr<SoundStream> AudioVae::open(Tensor latents) const { return std::make_unique<Stream>(*this, std::move(latents), kPiece, true, true); }
 
 }  // namespace zt::h3

@@ -29,6 +29,7 @@ class AudioVae final : public AudioCodec {
   Tensor encode(const Ctx& ctx, const Sound& sound) const override;
   // The network's lookahead is about 28 latents in the released config, so a chunk ends that much before the latents it has seen.
   std::unique_ptr<SoundStream> decode(Tensor latents) const override;
+  std::unique_ptr<SoundStream> open(Tensor latents) const override;
   // As decode, reading `piece` latents at a time; `normalised` false: latents as the network takes them.
   std::unique_ptr<SoundStream> decode_pieces(Tensor latents, int64_t piece, bool normalised) const;
 

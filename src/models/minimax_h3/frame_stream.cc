@@ -1,6 +1,7 @@
 #include "models/minimax_h3/frame_stream.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "models/minimax_h3/tiling.h"
 
@@ -46,12 +47,27 @@ ClipLayout::ClipLayout(const VideoVaeConfig& c, int64_t latents) {
   for (int64_t k = 0; k < padding; ++k) frames -= tail && (latents + k) % chunk == 0 ? tail : ratio;
 }
 
-ClipStream::ClipStream(const VideoVae& vae, Tensor latents, bool finished)
-    : vae_(vae), latents_(std::move(latents)), finished_(finished), layout_(vae.config(), latents_.shape().size() == 4 ? latents_.dim(1) : 0) {
+ClipStream::ClipStream(const VideoVae& vae, Tensor latents, bool finished, bool open)
+    : vae_(vae), latents_(std::move(latents)), finished_(finished), open_(open), layout_(vae.config(), latents_.shape().size() == 4 ? latents_.dim(1) : 0) {
   if (latents_.dim(0) != vae.config().latent_channels)
     fail(ErrorKind::internal, "latents to decode are {}, wanted [{}, T, h, w]", to_string(latents_.shape()), vae.config().latent_channels);
   height_ = latents_.dim(2) * vae.config().spatial_ratio();
   width_ = latents_.dim(3) * vae.config().spatial_ratio();
+  if (open_) layout_.clips = layout_.frames = std::numeric_limits<int64_t>::max();
+}
+
+void ClipStream::append(const Tensor& more) {
+  const int64_t channels = latents_.dim(0), plane = latents_.dim(2) * latents_.dim(3);
+  if (!open_ || more.shape().size() != 4 || more.dim(0) != channels || more.dim(2) != latents_.dim(2) || more.dim(3) != latents_.dim(3))
+    fail(ErrorKind::internal, "latents {} cannot follow {} in {} stream", to_string(more.shape()), to_string(latents_.shape()), open_ ? "an open" : "a closed");
+  const int64_t dropped = clip_ * layout_.chunk - base_, kept = latents_.dim(1) - dropped, n = more.dim(1);
+  Tensor all({channels, kept + n, latents_.dim(2), latents_.dim(3)});
+  for (int64_t c = 0; c < channels; ++c) {
+    std::copy_n(latents_.data() + (c * latents_.dim(1) + dropped) * plane, kept * plane, all.data() + c * (kept + n) * plane);
+    std::copy_n(more.data() + c * n * plane, n * plane, all.data() + (c * (kept + n) + kept) * plane);
+  }
+  base_ += dropped;
+  latents_ = std::move(all);
 }
 
 // One tile of the current clip: latents [.., top.., left..] -> tile [kept frames, 3, height * ratio, width * ratio]. Sizes in latents.
@@ -61,7 +77,7 @@ void ClipStream::decode_tile(const Ctx& ctx, int64_t top, int64_t left, int64_t 
   const int64_t voxels = layout_.tokens * height * width, ratio = c.spatial_ratio(), frames_per_patch = c.temporal_ratio();
   Mat z = ctx.mat(voxels, c.latent_channels), patches = ctx.mat(voxels, c.patch_floats());
   for (int64_t t = 0; t < layout_.tokens; ++t) {
-    const int64_t from = std::min(clip_ * layout_.chunk + t, latents_.dim(1) - 1);
+    const int64_t from = std::min(clip_ * layout_.chunk + t - base_, latents_.dim(1) - 1);
     for (int64_t k = 0; k < c.latent_channels; ++k) {
       const float scale = finished_ ? c.latents_std[static_cast<size_t>(k)] : 1.0f, shift = finished_ ? c.latents_mean[static_cast<size_t>(k)] : 0.0f;
       for (int64_t y = 0; y < height; ++y) {
@@ -131,6 +147,7 @@ void ClipStream::emit(const Exec& exec, float* frames, int64_t count, FrameChunk
 
 bool ClipStream::next(const Ctx& ctx, FrameChunk& chunk) {
   if (emitted_ >= layout_.frames) return false;
+  if (open_ && clip_ * layout_.chunk + layout_.tokens > base_ + latents_.dim(1)) return false;
   if (canvas_.empty()) {
     canvas_ = Tensor({static_cast<int64_t>(layout_.kept.size()), 3, height_, width_});
     if (layout_.overlap && layout_.clips > 1) overlap_ = Tensor({layout_.overlap, 3, height_, width_});

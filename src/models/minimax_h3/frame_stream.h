@@ -21,8 +21,10 @@ void normalise(const Picture& picture, int64_t top, int64_t left, int64_t height
 class ClipStream final : public FrameStream {
  public:
   // latents [latent_channels, T, h, w]; `finished`: they are normalised, and pixels come denormalised and clamped to [0, 1].
-  ClipStream(const VideoVae& vae, Tensor latents, bool finished);
+  // `open`: more follow by append(); latents that no clip to come reads are dropped.
+  ClipStream(const VideoVae& vae, Tensor latents, bool finished, bool open = false);
   bool next(const Ctx& ctx, FrameChunk& chunk) override;
+  void append(const Tensor& latents) override;
 
  private:
   void decode_clip(const Ctx& ctx);
@@ -33,7 +35,8 @@ class ClipStream final : public FrameStream {
 
   const VideoVae& vae_;
   Tensor latents_;
-  bool finished_;
+  int64_t base_ = 0;                   // place in the whole video of the first latent that is held
+  bool finished_, open_;
   ClipLayout layout_;
   int64_t height_ = 0, width_ = 0;     // pixels
   int64_t clip_ = 0, emitted_ = 0;     // clips decoded, frames given out

@@ -79,13 +79,15 @@ struct Builder {
     for (double h : g.h)
       for (double w : g.w) out.video_indices.push_back(add(t, h, w, kVideoTag));
   }
-  void video(double origin, int64_t frames, const FrameGrid& g) {
-    for (double t : temporal_grid(frames, origin)) video_frame(t, g);
+  // Latent frames [begin, end) of a video that starts at `origin`.
+  void video(double origin, int64_t begin, int64_t end, const FrameGrid& g) {
+    const std::vector<double> times = temporal_grid(end, origin);
+    for (int64_t i = begin; i < end; ++i) video_frame(times[static_cast<size_t>(i)], g);
   }
   // Channel-major, each channel pinned to one end of the width axis.
-  void audio(double origin, int64_t n, const FrameGrid& g) {
+  void audio(double origin, int64_t begin, int64_t end, const FrameGrid& g) {
     for (double w : {g.w.front(), g.w.back()})
-      for (int64_t k = 0; k < n; ++k) out.audio_indices.push_back(add(origin + static_cast<double>(k), 0, w, kAudioTag));
+      for (int64_t k = begin; k < end; ++k) out.audio_indices.push_back(add(origin + static_cast<double>(k), 0, w, kAudioTag));
   }
 };
 
@@ -136,7 +138,7 @@ PackedLayout build_layout(const LayoutRequest& r) {
   for (const ReferenceBlock& ref : r.references) {
     using Kind = ReferenceBlock::Kind;
     if (ref.kind == Kind::audio) {
-      b.audio(clock, ref.audio_latents, grid);
+      b.audio(clock, 0, ref.audio_latents, grid);
       clock += static_cast<double>(ref.audio_latents);
       continue;
     }
@@ -146,17 +148,19 @@ PackedLayout build_layout(const LayoutRequest& r) {
       clock += 1.0;
       continue;
     }
-    if (ref.audio_latents) b.audio(clock, ref.audio_latents, own);
-    b.video(clock, ref.latents.frames, own);
+    if (ref.audio_latents) b.audio(clock, 0, ref.audio_latents, own);
+    b.video(clock, 0, ref.latents.frames, own);
     double span = 0;
     for (int64_t i = 0; i < ref.latents.frames; ++i) span += span_of(i);
     clock += std::max(static_cast<double>(ref.audio_latents), span);
   }
+  b.video(clock, 0, r.history_frames, grid);
+  b.audio(clock, 0, r.history_audio_latents, grid);
   b.out.text_rows = text;
   b.out.condition_video_rows = static_cast<int64_t>(b.out.video_indices.size());
   b.out.condition_audio_rows = static_cast<int64_t>(b.out.audio_indices.size());
-  b.audio(clock, r.target_audio_latents, grid);
-  b.video(clock, r.target.frames, grid);
+  b.audio(clock, r.history_audio_latents, r.target_audio_latents, grid);
+  b.video(clock, r.history_frames, r.target.frames, grid);
   return std::move(b.out);
 }
 

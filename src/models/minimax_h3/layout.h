@@ -50,6 +50,9 @@ struct LayoutRequest {
   int64_t patch_h = 2, patch_w = 2;
   std::vector<Anchor> keyframes;               // fl2va
   std::vector<ReferenceBlock> references;      // ref2va; at most one of the two is not empty
+  // Continuation: so many of the target's first latents and of its audio latents per channel are given. They become conditions at the
+  // positions that they have in the target, picture before sound. Not of MiniMax-H3; H3-nano is trained for it (docs/nano.md).
+  int64_t history_frames = 0, history_audio_latents = 0;
 };
 
 PackedLayout build_layout(const LayoutRequest& request);

@@ -132,5 +132,36 @@ TEST(Patchify, RowsAreChannelThenPatchRowThenPatchColumn) {
   EXPECT_EQ(back, latents);
 }
 
+// The given part of a continuation keeps the positions that it has in the whole window, and is clean.
+TEST(Layout, HistoryKeepsItsPlaces) {
+  LayoutRequest r;
+  r.text_token_tags.assign(3, kTextTag);
+  r.target = {22, 4, 6};
+  r.target_audio_latents = 122;
+  const PackedLayout whole = build_layout(r);
+  r.history_frames = 7, r.history_audio_latents = 37;
+  const PackedLayout given = build_layout(r);
+  ASSERT_EQ(given.rows(), whole.rows());
+  EXPECT_EQ(given.condition_video_rows, 7 * 2 * 3);
+  EXPECT_EQ(given.condition_audio_rows, 2 * 37);
+  auto position = [](const PackedLayout& l, int32_t row) {
+    return std::vector<double>(l.position_ids.begin() + row * 3, l.position_ids.begin() + row * 3 + 3);
+  };
+  for (size_t i = 0; i < whole.video_indices.size(); ++i)
+    EXPECT_EQ(position(given, given.video_indices[i]), position(whole, whole.video_indices[i])) << i;
+  for (size_t side = 0; side < 2; ++side)
+    for (size_t k = 0; k < 122; ++k) {
+      const size_t at = k < 37 ? side * 37 + k : 74 + side * 85 + k - 37;
+      EXPECT_EQ(position(given, given.audio_indices[at]), position(whole, whole.audio_indices[side * 122 + k])) << side << " " << k;
+    }
+  const RowTimesteps t = row_timesteps(given, 0.25f, 0.5f, 0.999);
+  EXPECT_EQ(t.timestep, (std::vector<float>{0.25f, 0.5f, 0.999f, 1.0f}));
+  auto level = [&](int32_t row) { return t.timestep[static_cast<size_t>(t.timestep_indices[static_cast<size_t>(row)])]; };
+  EXPECT_EQ(level(given.video_indices[41]), 0.999f);
+  EXPECT_EQ(level(given.video_indices[42]), 0.25f);
+  EXPECT_EQ(level(given.audio_indices[73]), 1.0f);
+  EXPECT_EQ(level(given.audio_indices[74]), 0.5f);
+}
+
 }  // namespace
 }  // namespace zt::h3

@@ -80,6 +80,7 @@ Tensor VideoVae::encode(const Ctx& ctx, std::span<const Picture> frames) const {
 }
 
 std::unique_ptr<FrameStream> VideoVae::decode(Tensor latents) const { return std::make_unique<ClipStream>(*this, std::move(latents), true); }
+std::unique_ptr<FrameStream> VideoVae::open(Tensor latents) const { return std::make_unique<ClipStream>(*this, std::move(latents), true, true); }
 std::unique_ptr<FrameStream> VideoVae::decode_raw(Tensor latents) const { return std::make_unique<ClipStream>(*this, std::move(latents), false); }
 
 int64_t VideoVae::decoded_frames(int64_t latent_frames) const { return ClipLayout(config_, latent_frames).frames; }

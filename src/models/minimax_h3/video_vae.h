@@ -31,6 +31,7 @@ class VideoVae final : public VideoCodec {
   // kind internal if the encoder was not loaded.
   Tensor encode(const Ctx& ctx, std::span<const Picture> frames) const override;
   std::unique_ptr<FrameStream> decode(Tensor latents) const override;
+  std::unique_ptr<FrameStream> open(Tensor latents) const override;
   // Chunks are what one clip adds (17 frames in the released config), then what the last clip leaves over.
   int64_t decoded_frames(int64_t latent_frames) const override;
   // As decode, but `latents` are taken as the network takes them (denormalised) and pixels come as it gives them (ImageNet-normalised, not clamped).

@@ -1,0 +1,131 @@
+#include "pipeline/channel.h"
+
+#include <algorithm>
+
+#include "pipeline/run.h"
+
+namespace zt {
+
+namespace {
+
+constexpr int64_t kHistoryLatents = 7, kHistorySound = 37;   // of 22 frames
+// Audio latents that a decoder must have read before its samples are those of one that read everything: the released network sees 28 to
+// each side, and holds back the last 28.
+constexpr int64_t kSoundTail = kHistorySound + 64;
+
+// The last `n` (or all) of `a` followed by `b` along the axis after the leading `rows` ones; `inner` values each.
+Tensor tail(const Tensor& a, const Tensor& b, int64_t n, int axis) {
+  Shape shape = b.shape();
+  int64_t rows = 1, inner = 1;
+  const auto at = static_cast<size_t>(axis);
+  for (size_t i = 0; i < shape.size(); ++i) (i < at ? rows : inner) *= i == at ? 1 : shape[i];
+  const int64_t na = a.empty() ? 0 : a.dim(axis), nb = b.dim(axis), from_b = std::min(n, nb), from_a = std::min(n - from_b, na);
+  shape[at] = from_a + from_b;
+  Tensor out(shape);
+  for (int64_t r = 0; r < rows; ++r) {
+    float* to = out.data() + r * shape[at] * inner;
+    if (from_a) std::copy_n(a.data() + (r * na + na - from_a) * inner, from_a * inner, to);
+    std::copy_n(b.data() + (r * nb + nb - from_b) * inner, from_b * inner, to + from_a * inner);
+  }
+  return out;
+}
+
+// [2, channels, n] -> rows [2 * kHistorySound, channels] of the last ones.
+Tensor history_rows(const Tensor& sound) {
+  const int64_t channels = sound.dim(1), n = sound.dim(2);
+  Tensor rows({2 * kHistorySound, channels});
+  for (int64_t side = 0; side < 2; ++side)
+    for (int64_t k = 0; k < kHistorySound; ++k)
+      for (int64_t c = 0; c < channels; ++c)
+        rows.mat().row(side * kHistorySound + k)[c] = sound.data()[(side * channels + c) * n + n - kHistorySound + k];
+  return rows;
+}
+
+// Every segment has draws of its own; the first has those of the seed itself.
+uint64_t segment_seed(uint64_t seed, int64_t segment) { return seed + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(segment); }
+
+}  // namespace
+
+struct Channel::Decoders {
+  std::unique_ptr<FrameStream> frames;
+  std::unique_ptr<SoundStream> sound;
+};
+
+int64_t first_clip_frames(const h3::PipelineConfig& config) {
+  int64_t frames = kHistoryFrames + kSegmentFrames;
+  while (static_cast<double>(frames) < config.min_duration_s * h3::kFps) frames += kSegmentFrames;
+  return frames;
+}
+
+Channel::Channel(Engine& engine, Request request) : engine_(engine), request_(std::move(request)) {
+  if (request_.task != Task::t2va) fail(ErrorKind::request, "a channel begins with task t2va, not with {}", task_name(request_.task));
+}
+
+Channel::Channel(Engine& engine, Request request, ChannelState state) : Channel(engine, std::move(request)) {
+  if (state.segments > 0 && (state.video.shape().size() != 4 || state.video.dim(1) != kHistoryLatents || state.sound.shape().size() != 3 ||
+                             state.sound.dim(0) != 2 || state.sound.dim(2) < kHistorySound || state.frames < 0 || state.samples < 0))
+    fail(ErrorKind::request, "the state of the channel holds latents {} and {}, wanted [C, {}, h, w] and [2, C, {} or more]", to_string(state.video.shape()),
+         to_string(state.sound.shape()), kHistoryLatents, kHistorySound);
+  state_ = std::move(state);
+  resumed_ = state_.segments > 0;
+}
+
+Channel::~Channel() = default;
+
+Request Channel::next_request(const std::string& prompt, int64_t grid_points) const {
+  Request r;
+  r.prompt = prompt, r.grid_points = grid_points;
+  r.width = request_.width, r.height = request_.height, r.aspect_ratio = request_.aspect_ratio, r.short_edge = request_.short_edge;
+  r.config = request_.config;
+  r.seed = segment_seed(request_.seed, state_.segments);
+  r.num_frames = first_clip_frames(r.config);
+  if (state_.segments > 0) {
+    r.task = Task::continuation;
+    r.num_frames = kHistoryFrames + kSegmentFrames;
+    r.history = History{copy_of(state_.video), history_rows(state_.sound)};
+  }
+  return r;
+}
+
+Result Channel::next(const std::string& prompt, int64_t grid_points, const Sink& sink, const Hooks& hooks) {
+  const Request request = next_request(prompt, grid_points);
+  Exec exec = engine_.exec(hooks.cancel);
+  Ctx ctx{exec, hooks.tap};
+  ChannelState state;
+  Sink counted = sink;
+  counted.frames = [&](const uint8_t* rgb, int64_t count) { state.frames += count, sink.frames(rgb, count); };
+  counted.sound = [&](const std::vector<const float*>& channels, int64_t samples) { state.samples += samples, sink.sound(channels, samples); };
+  Run run{engine_, request, counted, hooks};
+  Latents made = run.latents(ctx);
+
+  VideoCodec& video = engine_.video_codec(false);
+  AudioCodec& audio = engine_.audio_codec(false);
+  if (resumed_) {   // decode what was given out already, to have what comes after it
+    decoders_ = std::make_unique<Decoders>(Decoders{video.open(copy_of(state_.video)), audio.open(copy_of(state_.sound))});
+    FrameChunk f;
+    SoundChunk s;
+    while (decoders_->frames->next(ctx, f)) {}
+    while (decoders_->sound->next(ctx, s)) {}
+    resumed_ = false;
+  }
+  state.segments = state_.segments + 1, state.frames = state_.frames, state.samples = state_.samples;
+  state.video = tail(state_.video, made.video, kHistoryLatents, 1);
+  state.sound = tail(state_.sound, made.sound, kSoundTail, 2);
+  if (decoders_) {
+    decoders_->frames->append(made.video);
+    decoders_->sound->append(made.sound);
+  } else {
+    decoders_ = std::make_unique<Decoders>(Decoders{video.open(std::move(made.video)), audio.open(std::move(made.sound))});
+  }
+
+  ClipInfo& clip = run.result.clip;
+  clip = {run.geometry.width, run.geometry.height, 0, h3::kFps, audio.sample_rate(), 2, 0};
+  if (!begun_) sink.begin(clip);
+  begun_ = true;
+  run.decode(ctx, *decoders_->sound, *decoders_->frames, nullptr);
+  state_ = std::move(state);
+  run.result.peak_activation_bytes = engine_.arena().peak_bytes();
+  return std::move(run.result);
+}
+
+}  // namespace zt

@@ -1,0 +1,51 @@
+#pragma once
+// Video with sound that goes on for as long as it is asked to: a first clip, then segments that each follow the end of what was made,
+// through one decode, in memory that does not grow. The scheme H3-nano is trained for (docs/nano.md): a window of 73 frames, the first
+// 22 of them given as clean latents of picture and sound, the other 51 made; 51 frames are 85 audio latents exactly, 2.125 s.
+#include <memory>
+
+#include "pipeline/engine.h"
+
+namespace zt {
+
+constexpr int64_t kSegmentFrames = 51, kHistoryFrames = 22;
+
+// All that a channel needs to go on elsewhere. Values are those of the denoiser (normalised latents).
+struct ChannelState {
+  int64_t segments = 0;              // made so far, the first clip included
+  int64_t frames = 0, samples = 0;   // given out so far
+  Tensor video;                      // [latent_channels, 7, h, w]: the last ones
+  Tensor sound;                      // [2, latent_channels, n]: the last ones, enough of them for the decoder to begin again
+};
+
+class Channel {
+ public:
+  // `request`: task t2va; its size, seed, grid points and config hold for the channel, num_frames and prompt do not matter.
+  // Errors (kind request): one of another task.
+  Channel(Engine& engine, Request request);
+  // Goes on after `state`, to the bytes of a channel that was never interrupted.
+  Channel(Engine& engine, Request request, ChannelState state);
+  ~Channel();
+
+  // Makes the next segment after `prompt` and gives out what can be seen and heard of it: frames up to five short of what is made, sound
+  // up to the decoder's look-ahead short. `grid_points` - 1 evaluations. sink.begin is called once, before the first frames, with num_frames 0.
+  // Errors as Engine::generate; after one (Cancelled too) this object is of no more use: make another from the last state.
+  Result next(const std::string& prompt, int64_t grid_points, const Sink& sink, const Hooks& hooks);
+  // Good after each next(), until the following one.
+  const ChannelState& state() const { return state_; }
+
+ private:
+  struct Decoders;
+  Request next_request(const std::string& prompt, int64_t grid_points) const;
+
+  Engine& engine_;
+  Request request_;
+  ChannelState state_;
+  bool resumed_ = false, begun_ = false;
+  std::unique_ptr<Decoders> decoders_;
+};
+
+// Frames of the first clip: at least a window's, a whole number of segments more where the model's shortest clip is longer.
+int64_t first_clip_frames(const h3::PipelineConfig& config);
+
+}  // namespace zt

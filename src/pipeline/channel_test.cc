@@ -1,0 +1,113 @@
+#include "pipeline/channel.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace zt {
+namespace {
+
+// What a viewer gets.
+struct Kept {
+  int begun = 0;
+  std::vector<uint8_t> rgb;
+  std::vector<float> left, right;
+  int64_t frame_bytes = 0;
+  Sink sink() {
+    return {[this](const ClipInfo& c) { ++begun, frame_bytes = 3 * c.width * c.height; EXPECT_EQ(c.num_frames, 0); },
+            [this](const uint8_t* p, int64_t n) { rgb.insert(rgb.end(), p, p + n * frame_bytes); },
+            [this](const std::vector<const float*>& c, int64_t n) {
+              ASSERT_EQ(c.size(), 2u);
+              left.insert(left.end(), c[0], c[0] + n), right.insert(right.end(), c[1], c[1] + n);
+            }};
+  }
+};
+
+Engine& nano() {
+  static Engine engine(std::string(ZT_SOURCE_DIR) + "/models/h3-nano", fast_plan(), 2);
+  return engine;
+}
+
+Request small(uint64_t seed) {
+  Request r;
+  r.seed = seed, r.width = 64, r.height = 64;
+  r.config = nano().index().config;
+  return r;
+}
+
+TEST(Channel, GoesOnForeverInOneDecode) {
+  Channel channel(nano(), small(3));
+  Kept kept;
+  for (int i = 0; i < 4; ++i) channel.next("a red circle bounces", 3, kept.sink(), {});
+  EXPECT_EQ(kept.begun, 1);
+  const ChannelState& s = channel.state();
+  EXPECT_EQ(s.segments, 4);
+  EXPECT_EQ(s.frames, 68 + 3 * kSegmentFrames);   // of 73 + 3 * 51 made
+  EXPECT_EQ(static_cast<int64_t>(kept.rgb.size()), s.frames * 64 * 64 * 3);
+  EXPECT_EQ(static_cast<int64_t>(kept.left.size()), s.samples);
+  EXPECT_EQ(kept.left.size(), kept.right.size());
+  const int64_t made = (122 + 3 * 85) * 800;
+  EXPECT_LT(s.samples, made);
+  EXPECT_GT(s.samples, made - 28 * 800 - 1);   // no more than the released decoder's look-ahead behind
+}
+
+TEST(Channel, ItsFirstClipIsThatOfAPlainRequest) {
+  Channel channel(nano(), small(3));
+  Kept live, plain;
+  channel.next("a red circle bounces", 3, live.sink(), {});
+  Request r = small(3);
+  r.prompt = "a red circle bounces", r.grid_points = 3, r.num_frames = first_clip_frames(r.config);
+  Sink sink = plain.sink();
+  sink.begin = [&](const ClipInfo& c) { plain.frame_bytes = 3 * c.width * c.height; };
+  nano().generate(r, sink, {});
+  ASSERT_LT(live.rgb.size(), plain.rgb.size());
+  EXPECT_TRUE(std::equal(live.rgb.begin(), live.rgb.end(), plain.rgb.begin()));
+  ASSERT_LT(live.left.size(), plain.left.size());
+  EXPECT_TRUE(std::equal(live.left.begin(), live.left.end(), plain.left.begin()));
+}
+
+TEST(Channel, ResumesToTheSameBytes) {
+  const std::string before = "a red circle bounces", after = "a blue square slides left";
+  Channel whole(nano(), small(5));
+  Kept all, first, second;
+  for (int i = 0; i < 4; ++i) whole.next(i < 2 ? before : after, 3, all.sink(), {});
+
+  Channel one(nano(), small(5));
+  for (int i = 0; i < 2; ++i) one.next(before, 3, first.sink(), {});
+  const ChannelState& s = one.state();
+  ChannelState saved{s.segments, s.frames, s.samples, Tensor(s.video.shape()), Tensor(s.sound.shape())};
+  std::copy_n(s.video.data(), s.video.count(), saved.video.data());
+  std::copy_n(s.sound.data(), s.sound.count(), saved.sound.data());
+  Channel other(nano(), small(5), std::move(saved));
+  for (int i = 0; i < 2; ++i) other.next(after, 3, second.sink(), {});
+  EXPECT_EQ(second.begun, 1);
+  EXPECT_EQ(other.state().frames, whole.state().frames);
+  EXPECT_EQ(other.state().samples, whole.state().samples);
+
+  first.rgb.insert(first.rgb.end(), second.rgb.begin(), second.rgb.end());
+  first.left.insert(first.left.end(), second.left.begin(), second.left.end());
+  EXPECT_EQ(first.rgb, all.rgb);
+  EXPECT_EQ(first.left, all.left);
+}
+
+TEST(Channel, HoldsNoMoreAfterManySegments) {
+  Channel channel(nano(), small(7));
+  Kept kept;
+  auto held = [&] { return channel.state().video.count() + channel.state().sound.count(); };
+  for (int i = 0; i < 3; ++i) channel.next("a red circle bounces", 2, kept.sink(), {});
+  const int64_t early = held();
+  for (int i = 0; i < 20; ++i) channel.next("a red circle bounces", 2, kept.sink(), {});
+  EXPECT_EQ(held(), early);
+}
+
+TEST(Channel, RefusesAnotherTaskAndAStateOfAnotherShape) {
+  Request r = small(1);
+  r.task = Task::fl2va;
+  EXPECT_THROW(Channel(nano(), std::move(r)), Error);
+  ChannelState s;
+  s.segments = 1, s.video = Tensor({24, 6, 4, 4}), s.sound = Tensor({2, 32, 101});
+  EXPECT_THROW(Channel(nano(), small(1), std::move(s)), Error);
+}
+
+}  // namespace
+}  // namespace zt

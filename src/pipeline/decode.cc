@@ -1,0 +1,100 @@
+// The run of one request from its latents on: decoders, sink.
+#include <bit>
+
+#include "pipeline/run.h"
+
+namespace zt {
+
+namespace {
+
+// x in [0, 1] to 0 .. 255, ties to even: adding 1.5 * 2^23 leaves the rounded integer in the low bits.
+uint8_t to_byte(float x) { return static_cast<uint8_t>(std::bit_cast<uint32_t>(x * 255.0f + 12582912.0f)); }
+
+}  // namespace
+
+std::vector<uint8_t> to_rgb(const Exec& exec, const FrameChunk& chunk) {
+  const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width;
+  std::vector<uint8_t> rgb(static_cast<size_t>(chunk.count * 3 * plane));
+  exec.threads.parallel_for(chunk.count * chunk.height, 16, [&](int64_t r0, int64_t r1, int) {
+    for (int64_t r = r0; r < r1; ++r) {
+      const float* src = chunk.data + (r / chunk.height) * 3 * plane + (r % chunk.height) * chunk.width;
+      uint8_t* dst = rgb.data() + r * chunk.width * 3;
+      for (int64_t x = 0; x < chunk.width; ++x)
+        for (int c = 0; c < 3; ++c) dst[x * 3 + c] = to_byte(src[c * plane + x]);
+    }
+  });
+  return rgb;
+}
+
+// Chunks are copied for the encoder, which may still hold them when the decoder makes the next.
+void Run::decode_sound(const Ctx& ctx, SoundStream& stream, TraceRecorder* recorder, Behind& encoder) {
+  SoundChunk chunk;
+  while (timer.time(Stage::audio_decode, [&] { return stream.next(ctx, chunk); })) {
+    std::vector<std::vector<float>> copy;
+    for (const float* c : chunk.channels) {
+      finite({c, 1, chunk.count, chunk.count}, "audio decode");
+      copy.emplace_back(c, c + chunk.count);
+    }
+    if (recorder) recorder->sound(chunk, result.clip);
+    encoder.push([this, n = chunk.count, copy = std::move(copy)] {
+      std::vector<const float*> channels;
+      for (const auto& c : copy) channels.push_back(c.data());
+      encode([&] { sink.sound(channels, n); });
+    });
+    progress(Stage::audio_decode, chunk.first_sample + chunk.count, result.clip.num_samples);
+  }
+}
+
+void Run::decode_video(const Ctx& ctx, FrameStream& stream, TraceRecorder* recorder, Behind& encoder) {
+  FrameChunk chunk;
+  while (timer.time(Stage::video_decode, [&] { return stream.next(ctx, chunk); })) {
+    const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width, values = chunk.count * 3 * plane;
+    finite({chunk.data, 1, values, values}, "video decode");
+    if (recorder) recorder->frames(chunk, result.clip, request.task);
+    std::vector<uint8_t> rgb = timer.time(Stage::video_decode, [&] { return to_rgb(ctx.exec, chunk); });
+    encoder.push([this, n = chunk.count, rgb = std::move(rgb)] { encode([&] { sink.frames(rgb.data(), n); }); });
+    progress(Stage::video_decode, chunk.first_frame + chunk.count, result.clip.num_frames);
+  }
+}
+
+Latents Run::made() const {
+  const h3::ModelIndex& index = engine.index();
+  const h3::LatentShape s = geometry.latents;
+  Latents out{Tensor({index.latent_channels, s.frames, s.height, s.width}), {}};
+  const int64_t cv = layout.condition_video_rows, ca = layout.condition_audio_rows;
+  h3::unpatchify(video_rows.mat().rows_from(cv, video_rows.dim(0) - cv), index.latent_channels, s, index.patch_h, index.patch_w, out.video.data());
+  const int64_t n = geometry.audio_latents, channels = audio_rows.dim(1);
+  out.sound = Tensor({2, channels, n});
+  for (int64_t side = 0; side < 2; ++side)
+    for (int64_t k = 0; k < n; ++k)
+      for (int64_t c = 0; c < channels; ++c) out.sound.data()[(side * channels + c) * n + k] = audio_rows.mat().row(ca + side * n + k)[c];
+  return out;
+}
+
+void Run::decode(const Ctx& ctx, Latents latents) {
+  const Tensor &video = latents.video, &sound = latents.sound;
+  tap("latents", {video.data(), DType::f32, {1, video.dim(0), video.dim(1), video.dim(2), video.dim(3)}});
+  tap("audio_latents", sound.view());
+
+  AudioCodec& audio = engine.audio_codec(false);
+  result.clip = {geometry.width, geometry.height, geometry.num_frames, h3::kFps, audio.sample_rate(), 2, sound.dim(2) * audio.hop()};
+  timer.time(Stage::encode, [&] { sink.begin(result.clip); });
+  TraceRecorder recorder;
+  auto sounds = timer.time(Stage::audio_decode, [&] { return audio.decode(std::move(latents.sound)); });
+  auto frames = timer.time(Stage::video_decode, [&] { return engine.video_codec(false).decode(std::move(latents.video)); });
+  decode(ctx, *sounds, *frames, tracing() ? &recorder : nullptr);
+  if (tracing()) {
+    recorder.finish(request.task);
+    for (auto& [name, k] : recorder.tensors()) tap(name, {k.bytes.data(), k.dtype, k.shape});
+  }
+}
+
+void Run::decode(const Ctx& ctx, SoundStream& sound, FrameStream& frames, TraceRecorder* recorder) {
+  Behind encoder(engine.plan().overlap && engine.threads() > 1);
+  decode_sound(ctx, sound, recorder, encoder);
+  decode_video(ctx, frames, recorder, encoder);
+  encoder.finish();
+  timer.add(Stage::encode, encoding.seconds, encoding.runs);
+}
+
+}  // namespace zt
