@@ -145,6 +145,10 @@ def server():
     return script("server", [sys.executable, ROOT / "tests/server.py", ZOETROPE], 900)
 
 
+def live():
+    return script("live", [sys.executable, ROOT / "tests/live.py", ZOETROPE], 300)
+
+
 def studio():
     return script("studio", [sys.executable, ROOT / "tests/studio.py", ZOETROPE], 300)
 
@@ -193,7 +197,7 @@ def fuzz():
 
 
 SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, bad_input=bad_input, contracts=contracts, plans=plans, predictor=predictor, nano=nano, faults=faults,
-              server=server, studio=studio, sanitize=sanitize, fuzz=fuzz)
+              server=server, live=live, studio=studio, sanitize=sanitize, fuzz=fuzz)
 
 
 def main():

@@ -61,7 +61,7 @@ Denoiser& Engine::denoiser(Task task) {
 
 VideoCodec& Engine::video_codec(bool with_encoder) {
   if (!video_codec_ || (with_encoder && !video_encoder_)) {
-    video_codec_.reset();
+    if (video_codec_) retired_video_ = std::move(video_codec_);
     video_codec_ = h3::load_video_vae(ops_, index_.folder + "/vae", plan_.video_decoder, with_encoder);
     video_encoder_ = with_encoder;
   }
@@ -70,7 +70,7 @@ VideoCodec& Engine::video_codec(bool with_encoder) {
 
 AudioCodec& Engine::audio_codec(bool with_encoder) {
   if (!audio_codec_ || (with_encoder && !audio_encoder_)) {
-    audio_codec_.reset();
+    if (audio_codec_) retired_audio_ = std::move(audio_codec_);
     audio_codec_ = h3::load_audio_vae(ops_, index_.folder + "/audio_vae", with_encoder);
     audio_encoder_ = with_encoder;
   }

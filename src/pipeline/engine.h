@@ -45,8 +45,8 @@ class Engine {
   std::unique_ptr<qwen3_vl::ProcessorConfig> processor_;
   std::unique_ptr<TextEncoder> text_encoder_;
   std::unique_ptr<Denoiser> denoiser_, denoiser_ref_;
-  std::unique_ptr<VideoCodec> video_codec_;
-  std::unique_ptr<AudioCodec> audio_codec_;
+  std::unique_ptr<VideoCodec> video_codec_, retired_video_;   // retired: without an encoder, while streams of a channel may still read it
+  std::unique_ptr<AudioCodec> audio_codec_, retired_audio_;
   bool video_encoder_ = false, audio_encoder_ = false;
 };
 

@@ -14,6 +14,7 @@
 #include "serve/http/media_inputs.h"
 #include "serve/http/service.h"
 #include "serve/job.h"
+#include "serve/live/live_hub.h"
 #include "serve/worker.h"
 
 namespace fs = std::filesystem;
@@ -29,6 +30,7 @@ struct ServeOptions {
   std::vector<std::string> aliases = {"MiniMax-H3", "sora-2", "sora-2-pro"};
   int64_t body_mib = 64, memory_mib = -1;
   int workers = 1, threads = 0;
+  size_t live = 4;
 };
 
 void bind(CLI::App* app, ServeOptions& o) {
@@ -40,6 +42,7 @@ void bind(CLI::App* app, ServeOptions& o) {
   app->add_option("--plan", o.plan, "the plan that the model is run under: exact, fast or a plan file (default exact)")->type_name("PLAN");
   app->add_option("--workers", o.workers, "0: only accept; other processes work (zoetrope worker). Default 1")->type_name("0|1")->check(CLI::Range(0, 1));
   app->add_option("--threads", o.threads, "threads of the worker (default: the cores this process may use)")->type_name("N")->check(CLI::Range(1, 256));
+  app->add_option("--max-live", o.live, "live channels at once (default 4)")->type_name("N")->check(CLI::Range(0, 64));
   app->add_option("--keys", o.service.keys_file, "file of API keys (see zoetrope key); without it only loopback is served")->type_name("FILE");
   app->add_option("--model-alias", o.aliases, "other names that requests may call the model by (default MiniMax-H3, sora-2, sora-2-pro)")->type_name("NAME");
   app->add_option("--cors-origin", o.service.cors_origins, "origin whose pages may use the server, or *; repeatable")->type_name("ORIGIN");
@@ -86,12 +89,11 @@ Cost cost_of(const std::string& model, const Plan& plan) {
 // The worker in this process; what ends it early makes the server not ready.
 class Worker {
  public:
-  Worker(JobStore& store, const std::string& model, const Plan& plan, int threads, const std::string& data) {
-    thread_ = std::thread([this, &store, model, plan, threads, data] {
+  Worker(JobStore& store, Engine& engine, EngineTurn& turn, const std::string& data) {
+    thread_ = std::thread([this, &store, &engine, &turn, data] {
       try {
-        Engine engine(model, plan, threads);
         WorkerOptions options;
-        options.data = data;
+        options.data = data, options.turn = &turn;
         run_worker(store, engine, options, stop_);
       } catch (const std::exception& e) {
         std::fprintf(stderr, "zoetrope: the worker ended: %s\n", e.what());
@@ -142,9 +144,15 @@ int run_serve(ServeOptions o) {
   http::Service service(o.service, *store, index, cost.hidden, cost.weights);
   http::Server server(o.server, service.handler());
   service.set_stats([&server] { return server.stats(); });
+  std::optional<Engine> engine;
+  EngineTurn turn;
+  std::unique_ptr<LiveHub> live;
   std::unique_ptr<Worker> worker;
   if (o.workers > 0) {
-    worker = std::make_unique<Worker>(*store, model, plan, o.threads > 0 ? o.threads : default_thread_count(), o.data);
+    engine.emplace(model, plan, o.threads > 0 ? o.threads : default_thread_count());
+    live = std::make_unique<LiveHub>(*engine, turn, LiveOptions{o.data, o.live});
+    service.set_live(live.get());
+    worker = std::make_unique<Worker>(*store, *engine, turn, o.data);
     service.set_worker_state([&worker] { return worker->problem(); });
   }
   const std::string shown = o.server.host.find(':') == std::string::npos ? o.server.host : "[" + o.server.host + "]";

@@ -212,7 +212,10 @@ std::string run_claimed(const Worker& w, const Job& job, const std::string& fold
   Reporter report(w, lease, watchman);
   Hooks hooks;
   hooks.cancel = watchman.cancel();
-  hooks.progress = std::ref(report);
+  hooks.progress = [&](Stage stage, int64_t done, int64_t total) {
+    report(stage, done, total);
+    if (w.options.turn) w.options.turn->pass();
+  };
   std::optional<Checkpoint> saved;
   DenoiseState state;
   if (w.options.checkpoints && (saved = read_checkpoint(w.path(kept), identity))) {
@@ -344,8 +347,11 @@ void run_one(const Worker& w, const Job& job) {
   const std::string home = job_folder(job.id), folder = fmt::format("{}/run.{}", home, job.token);
   spdlog::info("worker {}: job {} begins, attempt {}", w.name, job.id, job.attempt);
   const auto start = Clock::now();
+  std::optional<EngineTurn::Hold> hold;
+  if (w.options.turn) hold.emplace(*w.options.turn);
   const Outcome outcome = run_guarded(w, job, folder);
   w.engine.arena().release();
+  hold.reset();
   const bool taken = settle(w, lease, outcome);
   constexpr const char* kWords[] = {"completed", "failed", "cancelled", "given back", "lost"};
   spdlog::info("worker {}: job {} {} after {:.2f} s{}{}", w.name, job.id, kWords[outcome.kind], std::chrono::duration<double>(Clock::now() - start).count(),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "pipeline/engine.h"
+#include "serve/live/engine_turn.h"
 #include "serve/store/job_store.h"
 
 namespace zt {
@@ -23,6 +24,7 @@ struct WorkerOptions {
   int64_t heartbeat_ms = 3000;
   int64_t poll_ms = 1000;                    // how often an idle worker looks without having been told
   bool checkpoints = true;
+  EngineTurn* turn = nullptr;                // where others use the engine too
 };
 
 // Until `stop`: claims, runs, stores. Returns after the job in hand was given back to the queue with its last checkpoint. A job that fails is

@@ -13,6 +13,7 @@
 #include "serve/http/server.h"
 #include "serve/http/watcher.h"
 #include "serve/http/webhooks.h"
+#include "serve/live/live_hub.h"
 
 namespace zt::http {
 
@@ -63,6 +64,8 @@ class Service {
   void set_stats(std::function<ServerStats()> stats) { stats_ = std::move(stats); }
   void set_worker_state(std::function<std::string()> problem) { worker_problem_ = std::move(problem); }   // "" = none
 
+  void set_live(LiveHub* live) { live_ = live; }   // null: nothing is made in this process
+
   // The whose-jobs argument of the store for a caller.
   std::optional<std::string> owner(const Request& r) const;
 
@@ -87,6 +90,16 @@ class Service {
   Response preview(const Request& r, const std::string& id);
   Response stream(const Request& r, const std::string& id);
   Response events(const Request& r, const std::string& id);
+  Response live_create(Request& r);
+  Response live_list(const Request& r);
+  Response live_get(const Request& r, const std::string& id);
+  Response live_change(Request& r, const std::string& id);
+  Response live_close(const Request& r, const std::string& id);
+  Response live_stream(const Request& r, const std::string& id);
+  Response live_events(const Request& r, const std::string& id);
+  Response live_playlist(const Request& r, const std::string& id);
+  Response live_init(const Request& r, const std::string& id);
+  Response live_segment(const Request& r, const std::string& id);
   Response capabilities();
   Response ready();
   Response metrics_page();
@@ -102,7 +115,11 @@ class Service {
   void log(const Request& r, const std::string& route, const Response& out, double seconds);
 
   std::function<ServerStats()> stats_;
+  LiveHub& live();
+  std::shared_ptr<LiveChannel> find_live(const Request& r, const std::string& id);
+
   std::function<std::string()> worker_problem_;
+  LiveHub* live_ = nullptr;
   int64_t start_seconds_ = 0;
 };
 

@@ -57,6 +57,46 @@ Json video_schema() {
             {"task", text}}}};
 }
 
+Json live_schema() {
+  const Json text{{"type", "string"}}, number{{"type", "integer"}}, real{{"type", "number"}};
+  return {{"type", "object"},
+          {"required",
+           {"id", "object", "status", "prompt", "lead_seconds", "made_seconds", "played_seconds", "evaluations_now", "rung", "viewers", "stream_url", "hls_url",
+            "error"}},
+          {"properties",
+           {{"id", text},
+            {"object", {{"type", "string"}, {"enum", {"live"}}}},
+            {"status", {{"type", "string"}, {"enum", {"starting", "playing", "waiting", "paused", "stopped", "failed"}}}},
+            {"prompt", text},
+            {"evaluations", number},
+            {"evaluations_now", number},
+            {"rung", number},
+            {"lead_seconds", real},
+            {"made_seconds", real},
+            {"played_seconds", real},
+            {"viewers", number},
+            {"stalls", number},
+            {"work_per_second", real},
+            {"stream_url", text},
+            {"hls_url", text},
+            {"error", {{"type", {"object", "null"}}, {"properties", {{"code", text}, {"message", text}}}}}}}};
+}
+
+// What POST and PATCH of a live channel take.
+Json live_body(bool create) {
+  Json p{{"prompt", {{"type", "string"}, {"minLength", 1}, {"maxLength", 32000}}},
+         {"evaluations", {{"type", "integer"}, {"minimum", 1}, {"maximum", 1000}}},
+         {"paused", {{"type", "boolean"}}}};
+  if (create) {
+    p["seed"] = {{"type", "integer"}, {"minimum", 0}};
+    p["size"] = {{"type", "string"}, {"pattern", "^[0-9]+x[0-9]+$"}};
+    p["lead_seconds"] = {{"type", "number"}, {"minimum", 2}, {"maximum", 60}};
+  }
+  Json out{{"type", "object"}, {"additionalProperties", false}, {"properties", p}};
+  if (create) out["required"] = {"prompt"};
+  return {{"required", true}, {"content", {{"application/json", {{"schema", out}}}}}};
+}
+
 Json answer_of(const Route& route) {
   const std::string_view path = route.pattern, method = route.method;
   auto json = [](const Json& schema) { return Json{{"application/json", {{"schema", schema}}}}; };
@@ -66,6 +106,11 @@ Json answer_of(const Route& route) {
   if (path.ends_with("/preview")) return {{"image/png", Json::object()}};
   if (path.ends_with("/stream")) return {{"video/mp4", Json::object()}};
   if (path.ends_with("/content")) return {{"video/mp4", Json::object()}, {"image/*", Json::object()}};
+  if (path.ends_with(".m3u8")) return {{"application/vnd.apple.mpegurl", {{"schema", {{"type", "string"}}}}}};
+  if (path.ends_with("init.mp4")) return {{"video/mp4", Json::object()}};
+  if (path.ends_with(".m4s")) return {{"video/iso.segment", Json::object()}};
+  if (path == "/v1/live" && method == "GET") return json(any);
+  if (path.starts_with("/v1/live") && method != "DELETE") return json({{"$ref", "#/components/schemas/Live"}});
   if (path == "/v1/videos" && method == "GET")
     return json({{"type", "object"},
                  {"required", {"object", "data", "first_id", "last_id", "has_more"}},
@@ -80,6 +125,7 @@ Json parameters_of(const Route& route) {
   auto query = [&](const char* name, const Json& schema) { out.push_back({{"name", name}, {"in", "query"}, {"required", false}, {"schema", schema}}); };
   if (path.find("{id}") != std::string_view::npos) out.push_back({{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
   if (path.ends_with("/content")) query("variant", {{"type", "string"}, {"enum", {"video", "thumbnail", "spritesheet"}}});
+  if (path.ends_with(".m4s")) query("n", {{"type", "integer"}, {"minimum", 0}});
   if (path == "/v1/videos" && std::string_view(route.method) == "GET") {
     query("limit", {{"type", "integer"}, {"minimum", 0}, {"maximum", 100}});
     query("order", {{"type", "string"}, {"enum", {"asc", "desc"}}});
@@ -129,6 +175,7 @@ Response Service::capabilities() {
          {"memory_mb", options.memory_bytes >> 20}}},
        {"variants", {"video", "thumbnail", "spritesheet"}},
        {"urls", options.allow_url},
+       {"live", live_ ? static_cast<int64_t>(live_->most()) : 0},
        {"edits", false},
        {"extensions", false}});
 }
@@ -179,13 +226,15 @@ Json openapi_document(const Service& s) {
     std::string method = route.method;
     for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     Json op{{"summary", route.summary}, {"parameters", parameters_of(route)}};
-    op["responses"] = {{"200", {{"description", "done"}, {"content", answer_of(route)}}}, {"4XX", error}, {"5XX", error}};
     const std::string_view path = route.pattern;
+    const std::string done = method == "post" && path == "/v1/live" ? "201" : "200";
+    op["responses"] = {{done, {{"description", "done"}, {"content", answer_of(route)}}}, {"4XX", error}, {"5XX", error}};
     if (method == "post" && path == "/v1/videos")
       op["requestBody"] = {{"required", true},
                            {"content",
                             {{"application/json", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}},
                              {"multipart/form-data", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}}}}};
+    if (path.starts_with("/v1/live") && (method == "post" || method == "patch")) op["requestBody"] = live_body(method == "post");
     if (path.ends_with("/remix")) {
       const Json properties{{"prompt", {{"type", "string"}}}, {"seed", {{"type", "integer"}, {"minimum", 0}}}};
       const Json remix{{"type", "object"}, {"required", {"prompt"}}, {"additionalProperties", false}, {"properties", properties}};
@@ -199,7 +248,7 @@ Json openapi_document(const Service& s) {
           {"paths", paths},
           {"components",
            {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}},
-            {"schemas", {{"CreateVideo", create_schema()}, {"Video", video_schema()}, {"Error", error_schema()}}}}}};
+            {"schemas", {{"CreateVideo", create_schema()}, {"Video", video_schema()}, {"Live", live_schema()}, {"Error", error_schema()}}}}}};
 }
 
 Response Service::openapi() { return json_response(openapi_document(*this)); }
