@@ -94,7 +94,53 @@ def stream_tests(server, folder):
     check(server.request(f"/v1/videos/{gone}/stream")[2] == b"", "stream: of a cancelled clip it ends")
     check(server.request(f"/v1/videos/{gone}/stream")[0] == 404, "stream: of a clip that was not made there is none")
     server.request(f"/v1/videos/{gone}", method="DELETE")
+    hls_tests(server, folder, job, got)
     return job
+
+
+def hls_tests(server, folder, finished, streamed):
+    job = server.json("/v1/videos", {"prompt": PROMPT, "seed": 4, "evaluations": 4, "num_frames": 243})["id"]
+    get = lambda name: server.request(f"/v1/videos/{job}/{name}")
+    seen, query, part = [], "", None
+    while not seen or "#EXT-X-ENDLIST" not in seen[-1]:
+        status, headers, body = get("index.m3u8" + query)
+        if status != 200 or headers["Content-Type"] != "application/vnd.apple.mpegurl" or len(seen) > 200:
+            return check(False, f"hls: a playlist is answered with {status} {headers.get('Content-Type')}")
+        seen.append(body.decode())
+        whole, last = seen[-1].count("#EXTINF"), seen[-1].rpartition("#EXTINF")[2]
+        if "part=0" in last and "ENDLIST" not in seen[-1]:   # of the segment that is being made
+            part = get(f"segment.m4s?n={whole}&part=0")
+        query = f"?_HLS_msn={whole}&_HLS_part={last.count('#EXT-X-PART:')}"   # the next part: the answer waits for it
+    check(part and part[0] == 200 and part[2][4:8] == b"moof", "hls: a part can be had before its segment is whole")
+    check(len(seen) > 5 and "#EXT-X-PART:" in seen[0] and "#EXT-X-PART:" not in seen[-1], f"hls: parts come one by one ({len(seen)} playlists)")
+    lengths = [float(x) for x in re.findall(r"#EXTINF:([\d.]+)", seen[-1])]
+    check(abs(sum(lengths) - 243 / 24) < 1e-3 and max(lengths) <= 3, f"hls: segments of {min(lengths):.2f} to {max(lengths):.2f} s make up the clip")
+    segments = b"".join(get(m)[2] for m in re.findall(r"^segment.*$", seen[-1], re.M))
+    check(server.request(f"/v1/videos/{job}/stream")[2].startswith(get("init.mp4")[2] + segments), "hls: init and segments are the bytes of the stream")
+    played = subprocess.run(["ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=codec_type,nb_read_frames", "-of", "csv", f"{server.base}/v1/videos/{job}/index.m3u8"],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    check("video,243" in played.stdout and "audio," in played.stdout and not played.stderr, f"hls: FFmpeg plays it {played.stderr[:200]}")
+    stream = next((folder / "data/jobs" / finished).glob("run.*/stream.mp4"))
+    stream.unlink()
+    whole = server.request(f"/v1/videos/{finished}/index.m3u8")[2].decode()
+    again = folder / "again.mp4"
+    again.write_bytes(b"".join(server.request(f"/v1/videos/{finished}/{m}")[2] for m in ["init.mp4", *re.findall(r"^segment.*$", whole, re.M)]))
+    first = folder / "first.mp4"
+    first.write_bytes(streamed)
+    check(samples(again) == samples(first), "hls: when the stream was put away, its fragments are made again from the file")
+    check(get("segment.m4s?n=99")[0] == 404 and get("segment.m4s?n=x")[0] == 400 and get("index.m3u8?_HLS_part=1")[0] == 400, "hls: what is not there is refused")
+    server.request(f"/v1/videos/{job}", method="DELETE")
+
+    start = time.time()
+    answer = urllib.request.urlopen(urllib.request.Request(server.base + "/v1/videos", json.dumps({"prompt": PROMPT, "seed": 5, "evaluations": 8, "stream": True}).encode(),
+                                                           {"Content-Type": "application/json"}), timeout=60)
+    first_bytes = answer.read1(1 << 16)
+    waited = time.time() - start
+    whole = first_bytes + answer.read()
+    made = answer.headers["Location"]
+    check(answer.headers["Content-Type"] == "video/mp4" and server.request(made + "/stream")[2] == whole, "stream: POST /v1/videos answers with the clip itself if asked to")
+    check(waited < 1.5, f"stream: the first bytes of a clip of 5.2 s and 8 evaluations came {waited:.2f} s after the request")
+    server.request(made, method="DELETE")
 
 
 def page_tests(server):

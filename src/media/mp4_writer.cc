@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "media/encoders.h"
+#include "media/muxer.h"
 #include "media/part_file.h"
 
 namespace zt {
@@ -14,14 +15,6 @@ namespace {
 
 // The muxer holds packets of one stream until the other catches up, at most this long: encoded, not raw, so a few megabytes.
 constexpr int64_t kInterleaveMicroseconds = 32'000'000;
-constexpr int64_t kFragmentMicroseconds = 500'000;
-
-struct CloseOutput {
-  void operator()(AVFormatContext* p) const {
-    if (p->pb) avio_closep(&p->pb);
-    avformat_free_context(p);
-  }
-};
 
 }  // namespace
 
@@ -39,7 +32,7 @@ struct Mp4Writer::Impl {
 
   Mp4Options options;
   std::string path, part;
-  std::unique_ptr<AVFormatContext, CloseOutput> out, fragments;   // fragments: the stream, or null
+  Muxer out, fragments;   // fragments: the stream, or null
   Encoders encoders;
   bool open = false;
 };
@@ -47,10 +40,7 @@ struct Mp4Writer::Impl {
 Mp4Writer::Impl::Impl(const std::string& path, const Mp4Options& options)
     : options(options), path(path), part(part_name(path)), encoders(options, 0, [this](AVPacket* p, int stream) { write_packet(p, stream); }) {
   check_output(path);
-  AVFormatContext* context = nullptr;
-  av::check(avformat_alloc_output_context2(&context, nullptr, "mp4", nullptr), "MP4 muxer");
-  out.reset(context);
-  out->flags |= AVFMT_FLAG_BITEXACT;  // no dates, no library versions
+  out = make_muxer();
   out->max_interleave_delta = kInterleaveMicroseconds;
   for (const auto& [key, value] : options.metadata) av_dict_set(&out->metadata, key.c_str(), value.c_str(), 0);
   encoders.add_streams(out.get());
@@ -83,21 +73,13 @@ void Mp4Writer::Impl::write_header() {
 }
 
 void Mp4Writer::Impl::open_stream() {
-  AVFormatContext* context = nullptr;
-  av::check(avformat_alloc_output_context2(&context, nullptr, "mp4", nullptr), "MP4 muxer");
-  fragments.reset(context);
-  fragments->flags |= AVFMT_FLAG_BITEXACT | AVFMT_FLAG_FLUSH_PACKETS;
+  fragments = make_muxer();
   fragments->max_interleave_delta = kInterleaveMicroseconds;
   encoders.add_streams(fragments.get());
   const std::string url = "file:" + options.stream_path;
   const int opened = avio_open(&fragments->pb, url.c_str(), AVIO_FLAG_WRITE);
   if (opened < 0) file_error(opened, "opening the stream of");
-  AVDictionary* wishes = nullptr;
-  // The index waits for the first fragment: only then the encoders' delays are known, which its edit lists hide.
-  av_dict_set(&wishes, "movflags", "delay_moov+default_base_moof+write_colr", 0);
-  av_dict_set_int(&wishes, "frag_duration", kFragmentMicroseconds, 0);
-  const int code = avformat_write_header(fragments.get(), &wishes);
-  av_dict_free(&wishes);
+  const int code = begin_fragments(fragments.get());
   if (code < 0) file_error(code, "starting the stream of");
 }
 

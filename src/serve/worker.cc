@@ -399,7 +399,8 @@ void sweep_data_folder(JobStore& store, const std::string& data) {
       remove_folder(e.path().string());
     } else if (job->ended_ms > 0) {
       remove_folder(e.path() / "checkpoint");
-      remove_folder(e.path() / fmt::format("run.{}", job->token) / "stream.mp4");
+      const fs::path stream = e.path() / fmt::format("run.{}", job->token) / "stream.mp4";
+      if (fs::last_write_time(stream, gone) <= old && !gone) remove_folder(stream);   // it may have been made again since
       for (const auto& run : fs::directory_iterator(e.path(), gone))
         if (const std::string name = run.path().filename().string(); name.starts_with("run.") && name != fmt::format("run.{}", job->token))
           remove_folder(run.path().string());

@@ -209,7 +209,7 @@ Response Service::accept(Request& r, Json, Accepting& a) {
       throw full;
     }
   }
-  Response out = json_response(video_resource(made.job));
+  Response out = f.stream ? stream(r, made.job.id) : json_response(video_resource(made.job));
   if (made.outcome == CreateOutcome::existing) out.set("Idempotency-Replayed", "true");
   return std::move(out.set("openai-poll-after-ms", std::to_string(poll_after_ms(made.job))).set("Location", "/v1/videos/" + made.job.id));
 }

@@ -15,38 +15,27 @@ constexpr auto kHeartbeat = std::chrono::seconds(15);   // proxies and clients g
 
 class EventStream {
  public:
-  EventStream(Service& s, Job job) : service_(s), job_(std::move(job)) {
-    service_.watcher->follow(job_.id);
-    if (auto now = service_.store.get(job_.id)) job_ = std::move(*now);   // what changed before anybody followed
-    revision_ = job_.revision;
-  }
-  ~EventStream() { service_.watcher->leave(job_.id); }
-  EventStream(const EventStream&) = delete;
-  EventStream& operator=(const EventStream&) = delete;
+  EventStream(Service& s, Job job) : service_(s), followed_(*s.watcher, s.store, std::move(job)) {}
 
   StreamStep next() {
     StreamStep step;
     step.wait_ms = kTickMs;
-    bool deleted = false;
-    if (auto state = service_.watcher->newer(job_.id, revision_)) {
-      revision_ = state->revision, fresh_ = true;
-      if (state->job) job_ = std::move(*state->job);
-      else deleted = true;
-    }
+    fresh_ = followed_.refresh() || fresh_;
+    const Job& job = followed_.job();
     preview(step.bytes);
-    if (deleted) {
-      step.bytes += event("end", {{"id", job_.id}, {"object", "video.deleted"}, {"deleted", true}});
+    if (followed_.deleted()) {
+      step.bytes += event("end", {{"id", job.id}, {"object", "video.deleted"}, {"deleted", true}});
       step.done = true;
-    } else if (job_.ended_ms) {
-      step.bytes += event("end", video_resource(job_));
+    } else if (job.ended_ms) {
+      step.bytes += event("end", video_resource(job));
       step.done = true;
     } else if (fresh_) {
-      step.bytes += event("progress", {{"id", job_.id},
-                                       {"status", status_name(job_.status)},
-                                       {"progress", job_.percent},
-                                       {"stage", job_.stage.empty() ? Json() : Json(job_.stage)},
-                                       {"done", job_.done},
-                                       {"total", job_.total}});
+      step.bytes += event("progress", {{"id", job.id},
+                                       {"status", status_name(job.status)},
+                                       {"progress", job.percent},
+                                       {"stage", job.stage.empty() ? Json() : Json(job.stage)},
+                                       {"done", job.done},
+                                       {"total", job.total}});
     }
     fresh_ = false;
     const auto now = Clock::now();
@@ -57,20 +46,21 @@ class EventStream {
 
  private:
   std::string event(const char* name, const Json& data) const {
-    return fmt::format("id: {}\nevent: {}\ndata: {}\n\n", revision_, name, data.dump(-1, ' ', false, Json::error_handler_t::replace));
+    return fmt::format("id: {}\nevent: {}\ndata: {}\n\n", followed_.revision(), name, data.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
   void preview(std::string& out) {
+    const Job& job = followed_.job();
     struct stat info {};
-    if (stat((service_.options.data + "/" + job_folder(job_.id) + "/preview.png").c_str(), &info) != 0) return;
+    if (stat((service_.options.data + "/" + job_folder(job.id) + "/preview.png").c_str(), &info) != 0) return;
     const int64_t stamp = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
     if (stamp == preview_) return;
     preview_ = stamp;
-    out += event("preview", {{"id", job_.id}, {"url", fmt::format("/v1/videos/{}/preview?v={}", job_.id, stamp)}, {"done", job_.done}, {"total", job_.total}});
+    out += event("preview", {{"id", job.id}, {"url", fmt::format("/v1/videos/{}/preview?v={}", job.id, stamp)}, {"done", job.done}, {"total", job.total}});
   }
 
   Service& service_;
-  Job job_;
-  int64_t revision_ = 0, preview_ = 0;
+  FollowedJob followed_;
+  int64_t preview_ = 0;
   bool fresh_ = true;
   Clock::time_point sent_ = Clock::now();
 };

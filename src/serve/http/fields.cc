@@ -218,6 +218,7 @@ void apply_impossible(Reader& r, const Json&, const std::string& where) {
 void apply_ignored(Reader& r, const Json& v, const std::string& where) { r.string(v, where); }
 void apply_width(Reader& r, const Json& v, const std::string& where) { r.width = r.integer(v, where), r.width_where = where; }
 void apply_height(Reader& r, const Json& v, const std::string& where) { r.height = r.integer(v, where), r.width_where = where; }
+void apply_stream(Reader& r, const Json& v, const std::string& where) { r.out.stream = r.boolean(v, where); }
 void apply_deadline(Reader& r, const Json& v, const std::string& where) {
   r.out.deadline_seconds = r.integer(v, where);
   if (r.out.deadline_seconds < 1 || r.out.deadline_seconds > 30 * 86400) refuse(where, "{} is {}; wanted 1 to 2592000 seconds", where, brief(v));
@@ -329,6 +330,7 @@ const std::vector<Field>& special_fields() {
       {"generate_sound", nullptr, "boolean", "true", apply_sound},
       {"start_time_seconds", nullptr, "number", "0", apply_start_time},
       {"priority", nullptr, "string", "interactive (default) or batch", apply_priority},
+      {"stream", nullptr, "boolean", "answer with the clip itself while it is made, as GET /v1/videos/{id}/stream does; Location names the video", apply_stream},
       {"deadline_seconds", nullptr, "integer", "seconds from now after which the clip is not wanted any more", apply_deadline},
       {"webhook_url", nullptr, "string", "address that is told when the video has ended, where the operator allows it; signed as Standard Webhooks", apply_webhook},
       {"user", nullptr, "string", "taken and not used", apply_ignored},

@@ -33,6 +33,7 @@ struct CreateFields {
   std::string model, seconds;                  // seconds as written, "" if not given
   int64_t deadline_seconds = 0;
   int priority = 10;
+  bool stream = false;                         // the clip is wanted as the answer
   std::string webhook;                         // address, "" if none; whether it is allowed is the caller's to say
   std::vector<std::string> warnings;
 };

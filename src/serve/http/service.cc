@@ -106,7 +106,7 @@ void Service::add_cors(const Request& r, Response& out) const {
   const bool any = std::find(options.cors_origins.begin(), options.cors_origins.end(), "*") != options.cors_origins.end();
   if (!any && std::find(options.cors_origins.begin(), options.cors_origins.end(), *origin) == options.cors_origins.end()) return;
   out.set("Access-Control-Allow-Origin", any ? "*" : *origin).set("Vary", "Origin");
-  out.set("Access-Control-Expose-Headers", "Content-Length, Content-Range, Accept-Ranges, ETag, Retry-After, openai-poll-after-ms");
+  out.set("Access-Control-Expose-Headers", "Content-Length, Content-Range, Accept-Ranges, ETag, Location, Retry-After, openai-poll-after-ms");
 }
 
 std::optional<Response> Service::admit(Request& r) {
@@ -239,6 +239,9 @@ const std::vector<Route>& routes() {
       {"GET", "/v1/videos/{id}/preview", "The latest picture of a video in the making", kRead, false, [](S& s, R& r, Id id) { return s.preview(r, id); }},
       {"GET", "/v1/videos/{id}/stream", "A video that plays while it is being made: fragmented MP4", kRead, false,
        [](S& s, R& r, Id id) { return s.stream(r, id); }},
+      {"GET", "/v1/videos/{id}/index.m3u8", "A video as HLS, under way or finished: its playlist", kRead, true, [](S& s, R& r, Id id) { return s.hls_playlist(r, id); }},
+      {"GET", "/v1/videos/{id}/init.mp4", "HLS: what every segment needs before it", kRead, true, [](S& s, R& r, Id id) { return s.hls_init(r, id); }},
+      {"GET", "/v1/videos/{id}/segment.m4s", "HLS: a segment, or a part of one", kRead, true, [](S& s, R& r, Id id) { return s.hls_segment(r, id); }},
       {"POST", "/v1/videos/{id}/remix", "The same request with another prompt", kCreate, true, [](S& s, R& r, Id id) { return s.remix(r, id); }},
       {"POST", "/v1/videos/{id}/cancel", "Stop a video that is queued or in the making", kDelete, true, [](S& s, R& r, Id id) { return s.cancel(r, id); }},
       {"POST", "/v1/live", "Open a live channel: video without end", kCreate, true, [](S& s, R& r, Id) { return s.live_create(r); }},

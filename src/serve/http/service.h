@@ -89,6 +89,9 @@ class Service {
   Response content(const Request& r, const std::string& id);
   Response preview(const Request& r, const std::string& id);
   Response stream(const Request& r, const std::string& id);
+  Response hls_playlist(const Request& r, const std::string& id);
+  Response hls_init(const Request& r, const std::string& id);
+  Response hls_segment(const Request& r, const std::string& id);
   Response events(const Request& r, const std::string& id);
   Response live_create(Request& r);
   Response live_list(const Request& r);

@@ -122,10 +122,15 @@ Json answer_of(const Route& route) {
 Json parameters_of(const Route& route) {
   Json out = Json::array();
   const std::string_view path = route.pattern;
-  auto query = [&](const char* name, const Json& schema) { out.push_back({{"name", name}, {"in", "query"}, {"required", false}, {"schema", schema}}); };
+  auto query = [&](const char* name, const Json& schema, bool required = false) {
+    out.push_back({{"name", name}, {"in", "query"}, {"required", required}, {"schema", schema}});
+  };
+  const Json count{{"type", "integer"}, {"minimum", 0}};
   if (path.find("{id}") != std::string_view::npos) out.push_back({{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
   if (path.ends_with("/content")) query("variant", {{"type", "string"}, {"enum", {"video", "thumbnail", "spritesheet"}}});
-  if (path.ends_with(".m4s")) query("n", {{"type", "integer"}, {"minimum", 0}});
+  if (path == "/v1/videos/{id}/index.m3u8") query("_HLS_msn", count), query("_HLS_part", count);
+  if (path.ends_with(".m4s")) query("n", count, true);
+  if (path == "/v1/videos/{id}/segment.m4s") query("part", count);
   if (path == "/v1/videos" && std::string_view(route.method) == "GET") {
     query("limit", {{"type", "integer"}, {"minimum", 0}, {"maximum", 100}});
     query("order", {{"type", "string"}, {"enum", {"asc", "desc"}}});

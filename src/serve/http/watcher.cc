@@ -67,4 +67,26 @@ size_t Watcher::streams() const {
   return n;
 }
 
+FollowedJob::FollowedJob(Watcher& watcher, JobStore& store, Job job) : watcher_(watcher), job_(std::move(job)) {
+  watcher_.follow(job_.id);
+  try {
+    if (auto now = store.get(job_.id)) job_ = std::move(*now);   // what changed before anybody followed
+  } catch (...) {
+    watcher_.leave(job_.id);
+    throw;
+  }
+  revision_ = job_.revision;
+}
+
+FollowedJob::~FollowedJob() { watcher_.leave(job_.id); }
+
+bool FollowedJob::refresh() {
+  auto state = watcher_.newer(job_.id, revision_);
+  if (!state) return false;
+  revision_ = state->revision;
+  if (state->job) job_ = std::move(*state->job);
+  else deleted_ = true;
+  return true;
+}
+
 }  // namespace zt::http

@@ -45,4 +45,26 @@ class Watcher {
   std::thread thread_;
 };
 
+// A job as it is, for as long as this lives.
+class FollowedJob {
+ public:
+  // Errors (resource): the store is away.
+  FollowedJob(Watcher& watcher, JobStore& store, Job job);
+  ~FollowedJob();
+  FollowedJob(const FollowedJob&) = delete;
+  FollowedJob& operator=(const FollowedJob&) = delete;
+
+  bool refresh();                                   // whether it has changed since the last call
+  const Job& job() const { return job_; }
+  int64_t revision() const { return revision_; }
+  bool deleted() const { return deleted_; }
+  bool ended() const { return deleted_ || job_.ended_ms != 0; }
+
+ private:
+  Watcher& watcher_;
+  Job job_;
+  int64_t revision_ = 0;
+  bool deleted_ = false;
+};
+
 }  // namespace zt::http
