@@ -360,6 +360,17 @@ def webhooks(folder):
     time.sleep(3)
     check("webhooks: not told again after a 204", len(got) == 2)
     s.stop()
+    # One is owed; the operator takes its address off the list before the server starts again.
+    s = Server(folder / "hooked", "--webhook-prefix", address, "--webhook-secret", folder / "secret", "--workers", "0")
+    s.request("POST", "/v1/videos", {**SMALL, "webhook_url": address + "hook"})
+    s.stop()
+    s = Server(folder / "hooked", "--webhook-prefix", "http://127.0.0.1:1/", "--webhook-secret", folder / "secret")
+    given_up = lambda: s.request("GET", "/metrics").data.decode().count('zoetrope_webhooks_total{outcome="given_up"} 1')
+    end = time.time() + 20
+    while not given_up() and time.time() < end:
+        time.sleep(0.1)
+    check("webhooks: an address that is no longer allowed gets nothing", given_up() == 1 and len(got) == 2, (given_up(), len(got)))
+    s.stop()
     receiver.shutdown()
 
 

@@ -86,15 +86,18 @@ void Webhooks::deliver(const Job& job) {
   const Json event{{"id", id}, {"object", "event"}, {"created_at", job.ended_ms / 1000}, {"type", completed ? "video.completed" : "video.failed"},
                    {"data", {{"id", job.id}}}};
   const std::string body = event.dump();
+  const bool allowed = webhook_allowed(options_, url);   // the operator may have changed the prefixes since it was accepted
   bool taken = false;
-  try {
-    const long status = post_url(url, body,
-                                 {"Content-Type: application/json", "webhook-id: " + id, fmt::format("webhook-timestamp: {}", now),
-                                  "webhook-signature: " + webhook_signature(options_.secret, id, now, body)});
-    taken = status >= 200 && status < 300;
-  } catch (const Error&) {
+  if (allowed) {
+    try {
+      const long status = post_url(url, body,
+                                   {"Content-Type: application/json", "webhook-id: " + id, fmt::format("webhook-timestamp: {}", now),
+                                    "webhook-signature: " + webhook_signature(options_.secret, id, now, body)});
+      taken = status >= 200 && status < 300;
+    } catch (const Error&) {
+    }
   }
-  const bool over = !webhook_allowed(options_, url) || job.webhook_attempts >= kMaxAttempts;
+  const bool over = !allowed || job.webhook_attempts >= kMaxAttempts;
   metrics_.add("zoetrope_webhooks_total", taken ? "outcome=\"taken\"" : over ? "outcome=\"given_up\"" : "outcome=\"put_off\"");
   store_.settle_webhook(job.id, taken || over, store_.now_ms() + wait_ms(job.webhook_attempts));
 }
