@@ -13,6 +13,8 @@ constexpr int64_t kHistoryLatents = 7, kHistorySound = 37;   // of 22 frames
 // each side, and holds back the last 28.
 constexpr int64_t kSoundTail = kHistorySound + 64;
 
+constexpr int64_t kLookahead = 17;   // frames: five of the video decoder, 28 audio latents of the released sound decoder
+
 // The last `n` (or all) of `a` followed by `b` along the axis after the leading `rows` ones; `inner` values each.
 Tensor tail(const Tensor& a, const Tensor& b, int64_t n, int axis) {
   Shape shape = b.shape();
@@ -126,6 +128,53 @@ Result Channel::next(const std::string& prompt, int64_t grid_points, const Sink&
   state_ = std::move(state);
   run.result.peak_activation_bytes = engine_.arena().peak_bytes();
   return std::move(run.result);
+}
+
+int64_t long_segments(int64_t frames, const h3::PipelineConfig& config) {
+  const int64_t more = frames + kLookahead - first_clip_frames(config);   // the last frames and their sound come out with what follows them
+  return 1 + std::max<int64_t>(0, (more + kSegmentFrames - 1) / kSegmentFrames);
+}
+
+Result generate_long(Engine& engine, const Request& request, const Sink& sink, const Hooks& hooks) {
+  const int64_t frames = resolve_geometry(request, engine.index().canvas_multiple()).num_frames;
+  const int64_t segments = long_segments(frames, request.config);
+  Request base;
+  base.width = request.width, base.height = request.height, base.aspect_ratio = request.aspect_ratio, base.short_edge = request.short_edge;
+  base.config = request.config, base.seed = request.seed;
+  Channel channel(engine, std::move(base));
+
+  Result all;
+  int64_t segment = 0, frames_left = frames, samples_left = 0;
+  Sink cut;
+  cut.begin = [&](const ClipInfo& clip) {
+    all.clip = clip;
+    all.clip.num_frames = frames;
+    all.clip.num_samples = samples_left = h3::audio_latents(frames) * clip.sample_rate / h3::kAudioLatentsPerSecond;
+    sink.begin(all.clip);
+  };
+  cut.frames = [&](const uint8_t* rgb, int64_t n) {
+    n = std::min(n, frames_left), frames_left -= n;
+    if (n > 0) sink.frames(rgb, n);
+  };
+  cut.sound = [&](const std::vector<const float*>& channels, int64_t n) {
+    n = std::min(n, samples_left), samples_left -= n;
+    if (n > 0) sink.sound(channels, n);
+  };
+  Hooks inner = hooks;
+  inner.resume = nullptr;
+  inner.progress = [&](Stage stage, int64_t done, int64_t total) {
+    if (hooks.progress) hooks.progress(stage, segment * total + done, segments * total);
+  };
+  while (frames_left > 0 || samples_left > 0) {
+    const Result made = channel.next(request.prompt, request.grid_points, cut, inner);
+    ++segment;
+    StageTimer timer(all);
+    for (const StageTime& s : made.stages) timer.add(s.stage, s.seconds, s.runs);
+    all.evaluations = made.evaluations;
+    all.evaluations_left_out += made.evaluations_left_out;
+    all.peak_activation_bytes = std::max(all.peak_activation_bytes, made.peak_activation_bytes);
+  }
+  return all;
 }
 
 }  // namespace zt

@@ -45,6 +45,13 @@ class Channel {
   std::unique_ptr<Decoders> decoders_;
 };
 
+// `request` with long_video set: as many segments as its frames take, cut to exactly those frames and their sound. The draws are a channel's.
+// hooks.resume is not for it: such a run begins anew. Errors as Engine::generate.
+Result generate_long(Engine& engine, const Request& request, const Sink& sink, const Hooks& hooks);
+
+// Evaluations of the denoiser's window that a long video of so many frames takes are this many times those of a clip.
+int64_t long_segments(int64_t frames, const h3::PipelineConfig& config);
+
 // Frames of the first clip: at least a window's, a whole number of segments more where the model's shortest clip is longer.
 int64_t first_clip_frames(const h3::PipelineConfig& config);
 

@@ -109,5 +109,34 @@ TEST(Channel, RefusesAnotherTaskAndAStateOfAnotherShape) {
   EXPECT_THROW(Channel(nano(), small(1), std::move(s)), Error);
 }
 
+TEST(Channel, ALongVideoHasExactlyItsFramesAndSound) {
+  Request r = small(9);
+  r.prompt = "a red circle bounces", r.grid_points = 2, r.num_frames = 400, r.long_video = true;
+  Kept kept;
+  Sink sink = kept.sink();
+  ClipInfo info;
+  sink.begin = [&](const ClipInfo& c) { info = c, kept.frame_bytes = 3 * c.width * c.height; };
+  int64_t done = 0, total = 0;
+  Hooks hooks;
+  hooks.progress = [&](Stage stage, int64_t d, int64_t t) {
+    if (stage == Stage::denoise) done = d, total = t;
+  };
+  const Result result = nano().generate(r, sink, hooks);
+  EXPECT_EQ(info.num_frames, 413);   // 17 n + 5
+  EXPECT_EQ(result.clip.num_frames, 413);
+  EXPECT_EQ(static_cast<int64_t>(kept.rgb.size()), 413 * 64 * 64 * 3);
+  EXPECT_EQ(info.num_samples, 688 * 800);
+  EXPECT_EQ(static_cast<int64_t>(kept.left.size()), info.num_samples);
+  EXPECT_LE(done, total);
+  EXPECT_GE(done, total - 1);   // a decoder that looks ahead less needs a segment less
+  Kept live;
+  Channel channel(nano(), small(9));
+  for (int i = 0; i < 3; ++i) channel.next(r.prompt, r.grid_points, live.sink(), {});
+  EXPECT_TRUE(std::equal(live.rgb.begin(), live.rgb.end(), kept.rgb.begin()));
+  EXPECT_TRUE(std::equal(live.left.begin(), live.left.end(), kept.left.begin()));
+  r.task = Task::fl2va, r.first_frame = Picture{64, 64, std::vector<uint8_t>(64 * 64 * 3)};
+  EXPECT_THROW(nano().generate(r, sink, {}), Error);
+}
+
 }  // namespace
 }  // namespace zt

@@ -142,15 +142,16 @@ Geometry resolve_geometry(const Request& r, int64_t multiple) {
     g.width = c.width, g.height = c.height;
   }
   if (r.num_frames < 1) fail(ErrorKind::request, "{} frames; at least 1 is needed", r.num_frames);
-  const double longest = r.config.max_duration_s * h3::kFps;
+  if (r.long_video && r.task != Task::t2va) fail(ErrorKind::request, "a long video is made of a prompt alone (task t2va), not by task {}", task_name(r.task));
+  const double longest = (r.long_video ? 3600.0 : r.config.max_duration_s) * h3::kFps;
   g.num_frames = static_cast<double>(r.num_frames) > longest ? r.num_frames : h3::align_frames(r.num_frames);
   const double seconds = static_cast<double>(g.num_frames) / h3::kFps;
-  if ((seconds < r.config.min_duration_s && !r.history) || seconds > r.config.max_duration_s)
+  if ((seconds < r.config.min_duration_s && !r.history) || static_cast<double>(g.num_frames) > longest)
     fail(ErrorKind::request,
          "{} frames{} are {:.3f} s at 24 a second; this model makes {:g} to {:g} s ({} to {} frames). A --config with min_duration_s or "
-         "max_duration_s moves the limits",
+         "max_duration_s moves the limits; --long-video has none",
          r.num_frames, g.num_frames != r.num_frames ? fmt::format(" (aligned to {})", g.num_frames) : "", seconds, r.config.min_duration_s,
-         r.config.max_duration_s, static_cast<int64_t>(std::ceil(r.config.min_duration_s * h3::kFps)), static_cast<int64_t>(longest));
+         longest / h3::kFps, static_cast<int64_t>(std::ceil(r.config.min_duration_s * h3::kFps)), static_cast<int64_t>(longest));
   return g;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "pipeline/channel.h"
 #include "pipeline/reuse.h"
 #include "pipeline/run.h"
 
@@ -319,6 +320,7 @@ Latents Run::latents(const Ctx& ctx) {
 }
 
 Result Engine::generate(const Request& request, const Sink& sink, const Hooks& hooks) {
+  if (request.long_video) return generate_long(*this, request, sink, hooks);
   Exec exec = this->exec(hooks.cancel);
   Ctx ctx{exec, hooks.tap};
   Run run{*this, request, sink, hooks};

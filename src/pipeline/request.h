@@ -32,6 +32,7 @@ struct Request {
   std::optional<Picture> first_frame, last_frame;       // fl2va
   std::vector<Reference> references;                    // ref2va, in the order the model reads them
   std::optional<History> history;                       // continuation; num_frames counts its frames too
+  bool long_video = false;                              // t2va of any length, by continuation (pipeline/channel.h)
   std::optional<int64_t> width, height;                 // both or neither; multiples of the canvas multiple
   std::optional<double> aspect_ratio;                   // width / height, when no size is given
   std::optional<int64_t> short_edge;                    // in place of the config's, when no size is given

@@ -21,6 +21,7 @@ const std::vector<OptionSpec>& generate_options() {
       {"--aspect", "aspect", "W:H", "aspect ratio of the canvas, 1:4 to 4:1 (default 16:9, or the first frame's)", &O::aspect, true},
       {"--seconds", "seconds", "S", "length; aligned up to 17 n + 5 frames at 24 a second", &O::seconds, true, 0.001, 3600},
       {"--frames", "frames", "N", "length in frames, aligned up to 17 n + 5 (default 124)", &O::frames, true, 1, 100000},
+      {"--long-video", "long_video", "", "any length: segments that each go on from the end of what was made, for models trained for it (h3-nano)", &O::long_video, true},
       {"--steps", "steps", "N", "grid points of the noise schedule, as the reference counts: N - 1 evaluations (default 50)", &O::steps, true, 2, 1001},
       {"--evaluations", "evaluations", "N", "evaluations of the denoiser: N + 1 grid points", &O::evaluations, true, 1, 1000},
       {"--seed", "seed", "N", "seed of PyTorch's CPU generator (default 0)", &O::seed, true},

@@ -18,7 +18,7 @@ struct GenerateOptions {
   std::optional<int64_t> short_edge, frames, steps, evaluations, threads;
   std::optional<uint64_t> seed;
   std::optional<double> seconds;
-  bool json = false, quiet = false;
+  bool long_video = false, json = false, quiet = false;
 };
 
 using OptionTarget = std::variant<std::string GenerateOptions::*, std::vector<std::string> GenerateOptions::*,

@@ -92,6 +92,7 @@ void read_length_and_steps(const GenerateOptions& o, Request& r) {
   exclusive(o.steps.has_value(), "--steps", o.evaluations.has_value(), "--evaluations");
   if (o.seconds) r.num_frames = std::max<int64_t>(1, std::llround(*o.seconds * h3::kFps));
   if (o.frames) r.num_frames = *o.frames;
+  r.long_video = o.long_video;
   if (o.steps) r.grid_points = *o.steps;
   if (o.evaluations) r.grid_points = *o.evaluations + 1;
 }

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "models/minimax_h3/layout.h"
+#include "pipeline/channel.h"
 #include "serve/http/media_inputs.h"
 #include "serve/http/service.h"
 
@@ -55,13 +56,14 @@ struct Service::Accepting {
 
 Price Pricer::price(const zt::Request& request, const Geometry& g) const {
   const int64_t canvas = (g.width / index_.spatial_ratio / index_.patch_w) * (g.height / index_.spatial_ratio / index_.patch_h);
-  const int64_t frames = h3::video_latent_frames(g.num_frames);
+  const int64_t segments = request.long_video ? long_segments(g.num_frames, request.config) : 1;   // rows are those of one window
+  const int64_t window = segments > 1 ? first_clip_frames(request.config) : g.num_frames, frames = h3::video_latent_frames(window);
   Price p;
-  p.rows = static_cast<int64_t>(request.prompt.size()) / 3 + frames * canvas + 2 * h3::audio_latents(g.num_frames);
+  p.rows = static_cast<int64_t>(request.prompt.size()) / 3 + frames * canvas + 2 * h3::audio_latents(window);
   p.rows += (request.first_frame.has_value() + request.last_frame.has_value()) * 2 * canvas;
   for (const Reference& r : request.references)
     p.rows += std::holds_alternative<Picture>(r) ? 2 * canvas : std::holds_alternative<Clip>(r) ? frames * canvas * 2 : 2 * h3::audio_latents(g.num_frames);
-  p.evaluations = request.grid_points - 1;
+  p.evaluations = (request.grid_points - 1) * segments;
   // Rows in float32: about 17 of the hidden width each live at once in a block; the video decoder works on a chunk of 17 frames.
   p.bytes = weight_bytes_ + p.rows * hidden_ * 68 + h3::kFramesPerChunk * g.width * g.height * 80;
   const std::lock_guard lock(mutex_);
@@ -189,7 +191,7 @@ Response Service::accept(Request& r, Json, Accepting& a) {
             {"duration_seconds", seconds},
             {"seed", request.seed},
             {"steps", request.grid_points},
-            {"evaluations", price.evaluations},
+            {"evaluations", request.grid_points - 1},
             {"task", task_name(request.task)},
             {"plan", options.plan},
             {"price", {{"rows", price.rows}, {"evaluations", price.evaluations}, {"memory_mb", price.bytes >> 20}, {"seconds", price.seconds}}}};

@@ -340,7 +340,6 @@ const std::vector<Field>& special_fields() {
       {"output_quality", nullptr, "string", "not possible yet", apply_impossible},
       {"output_compression", nullptr, "integer", "not possible yet", apply_impossible},
       {"frame_indices", nullptr, "array", "not possible yet", apply_impossible},
-      {"long_video", nullptr, "boolean", "not possible yet", apply_impossible},
       {"continuation_prompts", nullptr, "array", "not possible yet", apply_impossible},
       {"audio_mode", nullptr, "string", "not possible yet", apply_impossible},
       {"video_noise_mask", nullptr, "array", "not possible yet", apply_impossible},
