@@ -56,6 +56,17 @@ def steps_and_evaluations(d):
     check("the ratio is time over length", abs(a["ratio"] - a["total_seconds"] / a["seconds"]) < 1e-6)
 
 
+def profiles(d):
+    a = generate(d / "profiled.mp4", "--frames", 39, "--evaluations", 3, "--profile", d / "profile.json")
+    spans = [e for e in json.loads((d / "profile.json").read_text())["traceEvents"] if e["ph"] == "X"]
+    total = lambda stage: sum(e["dur"] for e in spans if e["name"] == stage) / 1e6
+    near = {s["stage"]: abs(total(s["stage"]) - s["seconds"]) for s in a["stages"] if s["stage"] not in ("load", "encode")}
+    check("--profile: its spans add up to the stages' times", max(near.values()) < 0.002, str(near))
+    check("--profile: a span for each evaluation", sum(e["name"] == "denoise" for e in spans) >= 3)
+    engine = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if e["tid"] == 1)
+    check("--profile: one thing at a time in the engine's lane", all(x[1] <= y[0] + 1 for x, y in zip(engine, engine[1:])))
+
+
 def made_again(d):
     first = generate(d / "first.mp4", "--seconds", 1.5, "--evaluations", 2, "--seed", 18446744073709551615, "--size", "128x96")
     again = generate(d / "again.mp4", "--again", d / "first.mp4", prompt=None)
@@ -136,7 +147,7 @@ def memory_is_weights_and_activations(d):
 def main():
     os.environ.pop("ZT_THREADS", None)
     with tempfile.TemporaryDirectory() as tmp:
-        for test in (same_bytes_for_any_thread_count, steps_and_evaluations, made_again, stops_and_leaves_nothing, memory_does_not_grow,
+        for test in (same_bytes_for_any_thread_count, steps_and_evaluations, profiles, made_again, stops_and_leaves_nothing, memory_does_not_grow,
                      memory_is_weights_and_activations):
             test(Path(tmp))
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")

@@ -298,7 +298,7 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
     const auto pause = Clock::now() - stepped;   // of the denoiser, for the preview
     flow_step(video, i, targets(video_velocity, layout.condition_video_rows), targets(video_rows, layout.condition_video_rows));
     flow_step(audio, i, targets(audio_velocity, layout.condition_audio_rows), targets(audio_rows, layout.condition_audio_rows));
-    timer.add(Stage::denoise, std::chrono::duration<double>(Clock::now() - start - pause).count());
+    timer.span(Stage::denoise, start + pause, Clock::now());   // as if the preview had come first
     progress(Stage::denoise, i + 1, evaluations);
     if (hooks.step_done) hooks.step_done({i + 1, video_rows.view(), audio_rows.view()});
   }

@@ -54,6 +54,7 @@ struct DenoiseState {
 };
 
 // Progress, cancel, traces and saved states travel down as one argument.
+class Profile;
 struct Hooks {
   std::function<void(Stage stage, int64_t done, int64_t total)> progress;
   const std::atomic<bool>* cancel = nullptr;
@@ -64,6 +65,7 @@ struct Hooks {
   std::function<void(const uint8_t* rgb, int64_t width, int64_t height)> preview;
   // Goes on from here instead of from noise, to the same bytes. Errors (internal): a state of another request.
   const DenoiseState* resume = nullptr;
+  Profile* profile = nullptr;                           // gets every span of the run (pipeline/profile.h)
 };
 
 struct ClipInfo {

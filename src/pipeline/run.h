@@ -8,6 +8,7 @@
 #include "pipeline/behind.h"
 #include "pipeline/conditions.h"
 #include "pipeline/engine.h"
+#include "pipeline/profile.h"
 #include "pipeline/sampler.h"
 #include "pipeline/trace.h"
 
@@ -17,16 +18,20 @@ using Clock = std::chrono::steady_clock;
 
 class StageTimer {
  public:
-  explicit StageTimer(Result& result) : result_(result) {}
+  explicit StageTimer(Result& result, Profile* profile = nullptr) : result_(result), profile_(profile) {}
   template <class F>
   auto time(Stage stage, F&& f) {
     struct Stop {
       StageTimer& t;
       Stage stage;
       Clock::time_point start = Clock::now();
-      ~Stop() { t.add(stage, std::chrono::duration<double>(Clock::now() - start).count()); }
+      ~Stop() { t.span(stage, start, Clock::now()); }
     } stop{*this, stage};
     return f();
+  }
+  void span(Stage stage, Clock::time_point start, Clock::time_point end) {
+    if (profile_) profile_->add(stage, Profile::Lane::engine, start, end);
+    add(stage, std::chrono::duration<double>(end - start).count());
   }
   void add(Stage stage, double seconds, int64_t runs = 1) {
     for (StageTime& s : result_.stages)
@@ -39,6 +44,7 @@ class StageTimer {
 
  private:
   Result& result_;
+  Profile* profile_;
 };
 
 // What the denoiser made, normalised.
@@ -58,7 +64,7 @@ struct Run {
   const Sink& sink;
   const Hooks& hooks;
   Result result{};
-  StageTimer timer{result};
+  StageTimer timer{result, hooks.profile};
   TorchGenerator generator{request.seed};
   Geometry geometry{};
   std::vector<Condition> conditions{};
@@ -94,7 +100,9 @@ struct Run {
   void encode(F&& f) {
     const auto start = Clock::now();
     f();
-    encoding.seconds += std::chrono::duration<double>(Clock::now() - start).count(), ++encoding.runs;
+    const auto end = Clock::now();
+    encoding.seconds += std::chrono::duration<double>(end - start).count(), ++encoding.runs;
+    if (hooks.profile) hooks.profile->add(Stage::encode, Profile::Lane::encoder, start, end);
   }
 
   void finite(ConstMat m, const char* stage) const {

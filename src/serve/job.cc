@@ -10,10 +10,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "formats/safetensors.h"
 #include "media/decode.h"
 #include "media/mp4_writer.h"
+#include "pipeline/profile.h"
 #include "pipeline/trace.h"
 
 namespace fs = std::filesystem;
@@ -76,6 +78,26 @@ void fill_from_clip(GenerateOptions& o) {
   drop(!o.size.empty(), {"short_edge", "aspect"});
   drop(o.short_edge || !o.aspect.empty(), {"size"});
   fill_from_json(request, o);
+}
+
+// Chrome's trace event format: complete events ("X"), microseconds, a lane for each thread.
+void save_profile(const Profile& profile, const std::string& path) {
+  Json events = Json::array();
+  for (const auto& [lane, name] : {std::pair{Profile::Lane::engine, "engine"}, std::pair{Profile::Lane::encoder, "encoder"}})
+    events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", 1}, {"tid", static_cast<int>(lane) + 1}, {"args", {{"name", name}}}});
+  std::map<Stage, int64_t> count;
+  for (const Profile::Span& s : profile.spans())
+    events.push_back({{"ph", "X"},
+                      {"name", stage_name(s.stage)},
+                      {"cat", "stage"},
+                      {"pid", 1},
+                      {"tid", static_cast<int>(s.lane) + 1},
+                      {"ts", s.start * 1e6},
+                      {"dur", s.seconds * 1e6},
+                      {"args", {{"number", count[s.stage]++}}}});
+  std::ofstream f(path);
+  f << Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() << "\n";
+  if (!f.flush()) fail(ErrorKind::request, "--profile {}: cannot be written", path);
 }
 
 }  // namespace
@@ -176,13 +198,17 @@ JobReport run_job(const GenerateOptions& given, const std::string& model_folder,
   const Plan plan = read_plan(options.plan, model_folder);
   check_writable(options.output, "--output");
   if (!options.trace.empty()) check_writable(options.trace, "--trace");
+  if (!options.profile.empty()) check_writable(options.profile, "--profile");
   if (options.threads && (*options.threads < 1 || *options.threads > 256)) fail(ErrorKind::request, "--threads is {}; wanted 1 to 256", *options.threads);
   Engine engine(model_folder, plan, options.threads ? static_cast<int>(*options.threads) : default_thread_count());
   Request request = build_request(options, engine.index());
   TraceRecorder trace;
   Hooks hooks = outer;
   if (!options.trace.empty()) hooks.tap = trace.tap();
+  Profile profile;
+  if (!options.profile.empty()) hooks.profile = &profile;
   JobReport report = run_request(engine, options, std::move(request), model_hash(model_folder), options.output, hooks);
+  if (!options.profile.empty()) save_profile(profile, options.profile);
   report.model = model_folder;
   if (!options.trace.empty()) save_trace(trace, options.trace);
   report.total_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

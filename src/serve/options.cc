@@ -30,6 +30,7 @@ const std::vector<OptionSpec>& generate_options() {
       {"--config", "config", "FILE", "JSON of pipeline values over the model's own (canvas limits, durations, encode seed, ...)", &O::config, false},
       {"--noise", "noise", "FILE", "safetensors of draws to use in place of the seed's", &O::noise, false},
       {"--trace", "trace", "FILE", "write the run's tensors as safetensors, to hold against the reference", &O::trace, false},
+      {"--profile", "profile", "FILE", "write when each stage, evaluation and chunk ran, for ui.perfetto.dev or chrome://tracing", &O::profile, false},
       {"--again", "again", "CLIP", "take the request from the metadata of a clip; other options override it", &O::again, false},
       {"--threads", "threads", "N", "worker threads (default: the cores this process may use)", &O::threads, false, 1, 256},
       {"--output,-o", "output", "FILE", "MP4 to write (default clip.mp4)", &O::output, false},

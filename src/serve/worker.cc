@@ -168,7 +168,7 @@ GenerateOptions read_options(const Worker& w, const Job& job) {
     throw Error(ErrorKind::request, e.what());
   }
   if (!json.is_object()) fail(ErrorKind::request, "the job's options are no JSON object");
-  constexpr const char* kLocal[] = {"model", "prompt_file", "config", "noise", "trace", "again", "threads", "output", "json", "quiet"};
+  constexpr const char* kLocal[] = {"model", "prompt_file", "config", "noise", "trace", "profile", "again", "threads", "output", "json", "quiet"};
   for (const char* key : kLocal)
     if (json.contains(key)) fail(ErrorKind::request, "the job's options hold \"{}\", which only the command line may set", key);
   GenerateOptions o;
