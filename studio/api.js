@@ -67,11 +67,11 @@ export async function source(path) {
 }
 export const contentPath = (id, variant) => `/v1/videos/${id}/content${variant ? `?variant=${variant}` : ""}`;
 
-// Server-sent events of a video until its end; `on(name, data)`. Reconnects after a cut. Ends with `signal`.
-export async function follow(id, on, signal) {
+// Server-sent events at `path` until "end"; `on(name, data)`. Reconnects after a cut. Ends with `signal`.
+export async function follow(path, on, signal) {
   while (!signal.aborted) {
     try {
-      const reader = (await call(`/v1/videos/${id}/events`, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+      const reader = (await call(path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
       let text = "";
       for (;;) {
         const { done, value } = await reader.read();

@@ -1,7 +1,7 @@
 // <zt-clip data-id>: one video from the queue to playback. It plays while it is being made, and offers what can be done with it then.
 // Events (bubbling): "clip-made" {video}, "clip-again" {video: the new one}, "clip-frame" {file}.
 import * as api from "./api.js";
-import { confirmDialog, failure, h, megabytes, randomSeed, running, seconds, stageBar, stageName, stateName, stateOf } from "./ui.js";
+import { confirmDialog, countWaits, failure, h, megabytes, randomSeed, running, seconds, stageBar, stageName, stateName, stateOf } from "./ui.js";
 
 // The last picture of a clip as a PNG file.
 async function lastFrame(path, fps) {
@@ -21,7 +21,6 @@ class Clip extends HTMLElement {
     this.abort = new AbortController();
     this.video = null;
     this.player = h("video", { controls: true, playsinline: true, preload: "auto", "aria-label": "The clip" });
-    this.player.dataset.waits = "0";
     this.picture = h("img", { class: "preview", alt: "Preview", hidden: true });
     this.words = h("p", { class: "status", role: "status" }, "…");
     this.bar = h("progress", { max: 100, value: 0, "aria-label": "Progress" });
@@ -39,12 +38,9 @@ class Clip extends HTMLElement {
     this.player.load();
   }
 
-  // Stalls are counted where a test and a curious person find them.
   watchPlayback() {
     const p = this.player;
-    let playing = false;
-    p.addEventListener("playing", () => { playing = true; });
-    p.addEventListener("waiting", () => { if (playing && !p.seeking && !p.ended) p.dataset.waits = String(Number(p.dataset.waits) + 1); });
+    countWaits(p);
     p.addEventListener("loadeddata", () => { this.picture.hidden = true; this.frame.classList.add("filled"); });
     // A stream cannot be wound; the finished file can. It takes over when the stream has played, or when somebody winds.
     const swap = () => { if (p.dataset.source === "stream" && this.video?.status === "completed") this.showFile(p.ended ? 0 : p.currentTime); };
@@ -63,7 +59,7 @@ class Clip extends HTMLElement {
       this.player.dataset.source = "stream";
       this.player.src = `/v1/videos/${this.dataset.id}/stream`;
     }
-    await api.follow(this.dataset.id, (name, data) => this.on(name, data), this.abort.signal);
+    await api.follow(`/v1/videos/${this.dataset.id}/events`, (name, data) => this.on(name, data), this.abort.signal);
   }
 
   on(name, data) {

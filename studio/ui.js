@@ -45,6 +45,31 @@ export function stageBar(durations) {
   return h("div", {}, bar, legend);
 }
 
+// Stalls of a player after its start, where a test and a curious person find them: data-waits.
+export function countWaits(player) {
+  let playing = false;
+  player.dataset.waits = "0";
+  player.addEventListener("playing", () => { playing = true; });
+  player.addEventListener("pause", () => { playing = false; });
+  player.addEventListener("waiting", () => { if (playing && !player.seeking && !player.ended) player.dataset.waits = String(Number(player.dataset.waits) + 1); });
+}
+
+const svg = (tag, attributes, ...children) => {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+};
+// Values over time as a small plot with a marked level; the newest is at the right and in words.
+export function plot(title, values, { mark, unit }) {
+  const width = 240, height = 60, top = 1.15 * Math.max(mark, ...values), last = values[values.length - 1];
+  const y = (v) => (height * (1 - v / top)).toFixed(1), step = width / Math.max(59, values.length - 1);
+  const points = values.map((v, i) => `${(width - (values.length - 1 - i) * step).toFixed(1)},${y(v)}`).join(" ");
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${last.toFixed(2)} ${unit}; the line is at ${mark} ${unit}` },
+    svg("line", { x1: 0, x2: width, y1: y(mark), y2: y(mark) }), svg("polyline", { points }));
+  return h("figure", { class: "plot" }, h("figcaption", {}, title, h("b", {}, `${last.toFixed(2)} ${unit}`)), picture);
+}
+
 // A question with two answers; resolves to whether it was confirmed.
 export function confirmDialog(question, action) {
   return new Promise((resolve) => {

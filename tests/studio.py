@@ -4,6 +4,7 @@ usage: tests/studio.py ZOETROPE [--shots DIR]    (DIR: screenshots of every page
 import hashlib
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -30,8 +31,9 @@ def check(right, what):
 
 
 class Server:
-    def __init__(self, zoetrope, folder, *more):
-        self.process = subprocess.Popen([zoetrope, "serve", "--port", "0", "--plan", "fast", "--data", folder, *more], stderr=subprocess.PIPE, text=True)
+    def __init__(self, zoetrope, folder, *more, isa=""):
+        self.process = subprocess.Popen([zoetrope, "serve", "--port", "0", "--plan", "fast", "--data", folder, *more], stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **({"ZT_ISA": isa} if isa else {})})
         for line in self.process.stderr:
             if m := re.search(r"http://127\.0\.0\.1:\d+", line):
                 self.base = m.group()
@@ -131,15 +133,17 @@ def hls_tests(server, folder, finished, streamed):
     check(get("segment.m4s?n=99")[0] == 404 and get("segment.m4s?n=x")[0] == 400 and get("index.m3u8?_HLS_part=1")[0] == 400, "hls: what is not there is refused")
     server.request(f"/v1/videos/{job}", method="DELETE")
 
+
+def first_byte_tests(server, name, evaluations, frames):
     start = time.time()
-    answer = urllib.request.urlopen(urllib.request.Request(server.base + "/v1/videos", json.dumps({"prompt": PROMPT, "seed": 5, "evaluations": 8, "stream": True}).encode(),
+    answer = urllib.request.urlopen(urllib.request.Request(server.base + "/v1/videos", json.dumps({"prompt": PROMPT, "seed": 5, "evaluations": evaluations, "num_frames": frames, "stream": True}).encode(),
                                                            {"Content-Type": "application/json"}), timeout=60)
-    first_bytes = answer.read1(1 << 16)
+    first = answer.read1(1 << 16)
     waited = time.time() - start
-    whole = first_bytes + answer.read()
+    whole = first + answer.read()
     made = answer.headers["Location"]
-    check(answer.headers["Content-Type"] == "video/mp4" and server.request(made + "/stream")[2] == whole, "stream: POST /v1/videos answers with the clip itself if asked to")
-    check(waited < 1.5, f"stream: the first bytes of a clip of 5.2 s and 8 evaluations came {waited:.2f} s after the request")
+    check(answer.headers["Content-Type"] == "video/mp4" and server.request(made + "/stream")[2] == whole, f"stream, {name}: POST /v1/videos answers with the clip itself if asked to")
+    check(waited < 1.5, f"stream, {name}: the first bytes of a clip of {frames / 24:.1f} s and {evaluations} evaluations came {waited:.2f} s after the request")
     server.request(made, method="DELETE")
 
 
@@ -235,7 +239,7 @@ def create_tests(tab, server):
     check(any("denoise" in s for s in seen) and "preview" in seen, "create: progress and preview are seen")
     check(page.locator(".legend li").count() >= 4, "create: the stages are shown")
     waits = page.evaluate("document.querySelector('zt-clip video').dataset.waits")
-    print(f"     playback began {began:.2f} s after the click, the clip then {made_when_it_began}; {waits} waits after the start", flush=True)
+    check(waits == "0", f"create: playback began {began:.2f} s after the click, the clip then {made_when_it_began}; {waits} waits after the start")
     page.wait_for_function("() => document.querySelector('zt-clip video').dataset.source === 'file'", timeout=40000)
     page.wait_for_function("() => document.querySelector('zt-clip video').readyState >= 1")
     page.evaluate("document.querySelector('zt-clip video').currentTime = 3")
@@ -367,7 +371,79 @@ def compare_page_tests(tab, server):
     tab.shot("compare")
 
 
-def axe_tests(tab, pages=("#create", "#jobs", "#compare", "#system")):
+def play_and_measure(page, selector, milliseconds):
+    """Seconds that a playing video advances while the clock advances, and the stalls since its start."""
+    at, clock = page.evaluate(f"document.querySelector('{selector}').currentTime"), time.time()
+    page.wait_for_timeout(milliseconds)
+    now, waits = page.evaluate(f"[document.querySelector('{selector}').currentTime, document.querySelector('{selector}').dataset.waits]")
+    return now - at, time.time() - clock, int(waits)
+
+
+def live_tests(tab, server, watch=8000):
+    page = tab.page
+    tab.open("#live")
+    page.get_by_label("Prompt", exact=True).fill(PROMPT)
+    start = time.time()
+    page.get_by_role("button", name="Open the channel").click()
+    page.wait_for_function("() => document.querySelector('zt-live video')?.currentTime > 0.1", timeout=30000)
+    began = time.time() - start
+    moved, clock, waits = play_and_measure(page, "zt-live video", watch)
+    check(waits == 0 and abs(moved - clock) < 0.3, f"live {tab.name}: plays {began:.2f} s after the click; {moved:.2f} s of it in {clock:.2f} s, {waits} waits after the start")
+    live = server.json("/v1/live")["data"][-1]
+    check(live["status"] == "playing" and live["viewers"] == 1 and live["lead_seconds"] > 2, f"live {tab.name}: {live['lead_seconds']:.1f} s ahead, {live['work_per_second']:.2f} s of work for a second")
+    figures = page.locator("zt-live .plot figcaption b").all_inner_texts()
+    check(len(figures) == 2 and float(figures[0].split()[0]) > 2 and page.locator("zt-live .legend li").count() >= 4, f"live {tab.name}: lead, work and stages are shown: {figures}")
+    tab.shot("live-playing")
+    page.get_by_label("What comes next").fill("a small red square slides left on a white background")
+    page.get_by_role("button", name="Go on with this").click()
+    page.locator("zt-live .said li", has_text="red square").wait_for()
+    check("red square" in server.json(f"/v1/live/{live['id']}")["prompt"], f"live {tab.name}: steered by another prompt")
+    end = server.json(f"/v1/live/{live['id']}")["made_seconds"] + 2 * 2.125   # made of the new prompt by then
+    background = "(() => { const c = new OffscreenCanvas(8, 8).getContext('2d'); c.drawImage(document.querySelector('zt-live video'), 0, 0, 8, 8); return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3) })()"
+    before = page.evaluate(background)
+    page.wait_for_function(f"async () => (await (await fetch('/v1/live/{live['id']}')).json()).played_seconds > {end}", timeout=40000)
+    waits = page.evaluate("document.querySelector('zt-live video').dataset.waits")
+    check(waits == "0", f"live {tab.name}: nothing stalled until two segments of the new prompt were played")
+    print(f"     its background was {before} and is {page.evaluate(background)}: what is seen of a new prompt is the model's matter", flush=True)
+    page.evaluate("document.querySelector('zt-live video').pause()")
+    page.wait_for_function(f"async () => (await (await fetch('/v1/live/{live['id']}')).json()).viewers === 0")
+    page.evaluate("document.querySelector('zt-live video').play()")
+    page.wait_for_function(f"async () => (await (await fetch('/v1/live/{live['id']}')).json()).viewers === 1 && document.querySelector('zt-live video').currentTime > 0.3", timeout=15000)
+    check(True, f"live {tab.name}: a paused player leaves, a playing one joins at the live edge")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Go on", exact=True).wait_for()
+    check(server.json(f"/v1/live/{live['id']}")["status"] == "paused", f"live {tab.name}: paused for all")
+    page.get_by_role("button", name="End").click()
+    page.get_by_role("button", name="End it").click()
+    page.wait_for_function("() => location.hash === '#live'")
+    check(server.json("/v1/live")["data"] == [], f"live {tab.name}: ended after a question")
+
+
+def isa_tests(zoetrope, browser, folder, isa):
+    """Playback on another instruction set: the first byte, a clip while it is made, a live channel."""
+    server = Server(zoetrope, folder / isa, isa=isa)
+    try:
+        first_byte_tests(server, isa, 4, 73)
+        tab = Tab(browser, server, 1000, 700)
+        tab.name = isa
+        tab.open("#create")
+        page = tab.page
+        page.get_by_label("Prompt", exact=True).fill(PROMPT)
+        page.get_by_label("Evaluations").fill("8")
+        page.get_by_label("Length").evaluate("e => { e.value = 8; e.dispatchEvent(new Event('input')) }")
+        start = time.time()
+        page.get_by_role("button", name="Create", exact=True).click()
+        page.wait_for_function("() => document.querySelector('zt-clip video')?.currentTime > 0.1", timeout=60000)
+        began = time.time() - start
+        moved, clock, waits = play_and_measure(page, "zt-clip video", 4000)
+        check(waits == 0 and abs(moved - clock) < 0.3, f"create {isa}: plays {began:.2f} s after the click; {moved:.2f} s of it in {clock:.2f} s, {waits} waits after the start")
+        live_tests(tab, server)
+        tab.close()
+    finally:
+        server.stop()
+
+
+def axe_tests(tab, pages=("#create", "#live", "#jobs", "#compare", "#system")):
     axe = Axe()
     for fragment in pages:
         tab.open("#none"), tab.open(fragment)
@@ -431,14 +507,16 @@ def main():
         try:
             guarded(page_tests, server)
             guarded(stream_tests, server, folder)
+            guarded(first_byte_tests, server, "best", 8, 124)
             guarded(compare_tests, zoetrope, server, folder)
-            for scheme, width, tests in (("light", 1280, (lambda t: create_tests(t, server), lambda t: again_tests(t, server))),
+            for scheme, width, tests in (("light", 1280, (lambda t: create_tests(t, server), lambda t: again_tests(t, server), lambda t: live_tests(t, server))),
                                          ("light", 1280, (keyboard_tests, system_tests, lambda t: compare_page_tests(t, server), axe_tests)), ("dark", 390, (axe_tests,)),
                                          ("dark", 1280, (lambda t: refusal_and_cancel_tests(t, server), lambda t: jobs_tests(t, server)))):
                 tab = Tab(browser, server, width, 800, scheme)
                 for test in tests:
                     guarded(test, tab)
                 tab.close()
+            guarded(isa_tests, zoetrope, browser, folder, "avx2")
             guarded(key_tests, zoetrope, browser, folder)
         finally:
             browser.close()
