@@ -1,16 +1,16 @@
 """Loss curves of the runs. usage: plot.py ../docs/nano_loss.png"""
-import csv, os, sys
+import csv, glob, os, sys
 import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 if __name__ == "__main__":
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runs")
-    rd = lambda n: list(csv.DictReader(open(f"{here}/{n}.csv")))
+    rd = lambda n: [r for f in sorted(glob.glob(f"{here}/{n}*.csv")) for r in csv.DictReader(open(f))]   # a run and those that went on from it
     fig, ax = plt.subplots(1, 2, figsize=(9, 3.4))
-    rows = rd("dit") + rd("dit2")
-    for k, c, s in (("v22", "tab:blue", "video, 22 frames"), ("v124", "tab:green", "video, 124 frames"), ("vfl2va", "tab:orange", "video, fl2va"), ("a22", "tab:red", "audio, 22 frames"), ("a124", "tab:purple", "audio, 124 frames")):
-        p = [(int(r["seen"]), float(r[k])) for r in rows if float(r[k]) > 0]
+    rows = rd("dit")
+    for k, c, s in (("v22", "tab:blue", "video, 22 frames"), ("v124", "tab:green", "video, 124 frames"), ("vfl2va", "tab:orange", "video, fl2va"), ("vcont", "tab:brown", "video, continuation"), ("a22", "tab:red", "audio, 22 frames"), ("a124", "tab:purple", "audio, 124 frames")):
+        p = [(int(r["seen"]), float(r[k])) for r in rows if float(r.get(k) or 0) > 0]
         ax[0].plot(*zip(*p), c, label=s, lw=1)
     ax[0].set(xlabel="samples (after the warm start); text path frozen from 24 k", ylabel="velocity MSE (running mean)", title="transformer", yscale="log")
     ax[0].legend(fontsize=7)
