@@ -35,7 +35,7 @@ zt::Command optimize_command(CLI::App& root) {
   app->add_option("--output,-o", o->output, "plan file to write (default plan.json)")->type_name("FILE");
   app->add_option("--report", o->report, "page to write: plot, gains, stills")->type_name("FILE");
   app->add_option("--name", o->name, "name of the plan (default: the file's)")->type_name("NAME");
-  app->add_option("--quality", o->quality, "largest error against plan exact: relative L2 of the latents (default 0.05)")->type_name("Q");
+  app->add_option("--quality", o->quality, "largest error against plan exact: relative L2 of latents, frames and sound (default 0.05)")->type_name("Q");
   app->add_option("--seconds-per-second", o->seconds_per_second, "instead: as exact as this speed allows")->type_name("R");
   app->add_option("--frames", o->frames, "length of the clips that are compared (default 39)")->type_name("N");
   app->add_option("--evaluations", o->evaluations, "of the reference (default 49)")->type_name("N");

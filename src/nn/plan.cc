@@ -91,7 +91,9 @@ Plan plan_within(const std::string& text, const std::string& model_folder) {
     if (p.measured.is_null()) continue;
     const JsonView measured(p.measured, f.path().string() + ": measured"), error = measured.child("error");
     const double seconds = measured.number("seconds_per_second", 0, 1e12);
-    if (std::max(error.number("latents", 0, 1e12), error.number("audio_latents", 0, 1e12)) > budget) continue;
+    double largest = std::max(error.number("latents", 0, 1e12), error.number("audio_latents", 0, 1e12));
+    for (const char* decoded : {"frames", "sound"}) largest = std::max(largest, error.number(decoded, 0, 1e12, 0));
+    if (largest > budget) continue;
     if (least == 0 || seconds < least) least = seconds, best = p;
   }
   return best;

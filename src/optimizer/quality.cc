@@ -69,4 +69,6 @@ Distance distance(const ClipOutput& a, const ClipOutput& b) {
   return d;
 }
 
+double largest(const Distance& d) { return std::max({d.latents, d.audio_latents, d.frames, d.sound}); }
+
 }  // namespace zt

@@ -26,6 +26,8 @@ struct Distance {
   double sound = 0;                         // relative L2
 };
 Distance distance(const ClipOutput& reference, const ClipOutput& other);
+// The one error that budgets are held against: the largest of latents, frames and sound, so that a decoder's own error counts too.
+double largest(const Distance& d);
 
 // Relative L2: |a - b| / |a|; 0 for equal ones, 1 where a is zero and b is not. Sizes must agree.
 template <class T>

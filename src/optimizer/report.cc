@@ -65,7 +65,6 @@ std::string escaped(const std::string& s) {
   return out;
 }
 
-double largest(const Distance& d) { return std::max(d.latents, d.audio_latents); }
 
 // Seconds of the clip against error, one point a measured trial; the accepted ones are joined.
 std::string pareto(const OptimizeResult& r) {
