@@ -37,9 +37,10 @@ int run(int argc, char** argv) {
   GenerateOptions o;
   o.prompt = argv[7];
   o.frames = std::atoll(argv[3]);
-  if (std::atoll(argv[4]) > 0) o.evaluations = std::atoll(argv[4]);
+  const Plan plan = read_plan(argv[2], argv[1]);
+  if (const int64_t n = std::atoll(argv[4]) > 0 ? std::atoll(argv[4]) : plan.evaluations; n > 0) o.evaluations = n;   // 0: the plan's own
   o.seed = 2;
-  Engine engine(argv[1], read_plan(argv[2]), default_thread_count());
+  Engine engine(argv[1], plan, default_thread_count());
   const Request request = build_request(o, engine.index());
   make_clip(engine, request, argv[6]);   // loads the weights, first touch of scratch memory
   std::puts("ready");
