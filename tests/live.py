@@ -92,6 +92,8 @@ def one_channel(s, folder):
     live = r.json["id"]
     now = until(s, live, lambda c: c["lead_seconds"] >= 3)
     check("the lead is built and held without a viewer", 3 <= now["lead_seconds"] < 6 and now["played_seconds"] == 0, now)
+    time.sleep(2)   # its segment may still be coming out
+    now = get(s, live)
     made = now["made_seconds"]
     time.sleep(1)
     check("and nothing more is made", get(s, live)["made_seconds"] == made)
