@@ -1,12 +1,13 @@
-// Shows the page that the address names: #create, #jobs, #jobs/ID, #live, #live/ID, #compare, #system.
+// Shows the page that the address names: #create, #jobs, #jobs/ID, #live, #live/ID, #compare, #blind, #system.
+import "./blind.js";
 import "./compare.js";
 import "./create.js";
 import "./jobs.js";
 import "./live.js";
 import "./system.js";
 
-const kPages = { create: "zt-create", live: "zt-live", jobs: "zt-jobs", compare: "zt-compare", system: "zt-system" };
-const kTitles = { create: "Create", live: "Live", jobs: "Jobs", compare: "Compare", system: "System" };
+const kPages = { create: "zt-create", live: "zt-live", jobs: "zt-jobs", compare: "zt-compare", blind: "zt-blind", system: "zt-system" };
+const kTitles = { create: "Create", live: "Live", jobs: "Jobs", compare: "Compare", blind: "Blind test", system: "System" };
 const main = document.getElementById("main");
 let first = true;
 

@@ -37,7 +37,7 @@ class Compare extends HTMLElement {
     this.screens = this.players.map((p) => h("div", { class: "screen" }, p));
     this.side = h("div", { class: "two" }, ...this.screens);
     this.diff = h("div", { class: "screen", hidden: true }, this.canvas);
-    this.replaceChildren(h("h1", {}, "Compare"),
+    this.replaceChildren(h("h1", {}, "Compare"), h("p", { class: "quiet" }, "Which is better without knowing which is which: ", h("a", { href: "#blind" }, "blind test")),
       h("div", { class: "two" }, ...this.choices.map((c, i) => h("div", { class: "field" }, h("label", { for: c.id }, `Clip ${"AB"[i]}`), c))),
       this.problem, this.side, this.diff,
       h("div", { class: "row transport" }, this.play, this.seek, this.clock),

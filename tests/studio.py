@@ -458,7 +458,46 @@ def isa_tests(zoetrope, browser, folder, isa):
         server.stop()
 
 
-def axe_tests(tab, pages=("#create", "#live", "#jobs", "#compare", "#system")):
+def blind_tests(tab, server):
+    page = tab.page
+    prompt = "a small green star spins on a white background"
+    made = [server.json("/v1/videos", {"prompt": prompt, "seed": 9, "evaluations": n, "num_frames": 22})["id"] for n in (1, 2)]
+    videos = [server.wait(m) for m in made]
+    tab.open("#blind")
+    for _ in range(30):   # others of this run may be pairs too
+        page.locator("zt-blind video").first.wait_for()
+        page.wait_for_function("() => [...document.querySelectorAll('zt-blind video')].every(v => v.readyState >= 3)")
+        mine = page.locator("zt-blind p", has_text=prompt).count() == 1
+        check_once = page.get_by_role("button", name="Left is better").is_disabled() and "evaluations" not in text(page, "zt-blind > div")
+        page.get_by_role("button", name="Play both").click()
+        page.wait_for_function("() => [...document.querySelectorAll('zt-blind button')].find(b => b.textContent === 'Left is better').disabled === false", timeout=20000)
+        if mine:
+            break
+        page.get_by_role("button", name="No difference").click()
+        page.wait_for_timeout(200)
+    tab.shot("blind")
+    left = page.evaluate("document.querySelector('zt-blind video').src.split('/')[5]")
+    check(check_once, "blind: nothing says how a clip was made, and who has not seen both cannot vote")
+    page.get_by_role("button", name="Left is better").click()
+    page.wait_for_function("async () => (await (await fetch('/v1/votes')).json()).data.length > 0")
+    count = next(c for c in server.json("/v1/votes")["data"] if {c["a"], c["b"]} == {f"plan fast, {n} evaluations" for n in (1, 2)})
+    mine = f"plan fast, {videos[made.index(left)]['evaluations']} evaluations"
+    check(count["a_better" if count["a"] == mine else "b_better"] == 1 and count["votes"] == 1 and 0 <= count["low"] < count["a_share"] + 1e-9 and count["verdict"] == "none",
+          f"blind: the vote is kept for what was on the left: {count}")
+    page.get_by_text("What the votes say").click()
+    check("95 %" in text(page, "zt-blind table") and "no difference shown" in text(page, "zt-blind table"), "blind: the result comes with its interval")
+    for _ in range(30):
+        server.json("/v1/votes", {"a": made[1], "b": made[0], "choice": "a"})
+    count = next(c for c in server.json("/v1/votes")["data"] if c["votes"] > 30)
+    check(count["verdict"] == "b" and count["high"] < 0.5 and count["b"].endswith("2 evaluations"), f"blind: after 30 more of one mind it is shown: {count}")
+    refused = [server.request("/v1/votes", body)[0] for body in ({"a": made[0], "b": made[0], "choice": "a"}, {"a": made[0], "b": made[1], "choice": "x"}, {"a": made[0], "choice": "a"},
+                                                                  {"a": made[0], "b": "video_" + "0" * 32, "choice": "a"}, {"a": made[0], "b": made[1], "choice": "a", "c": 1})]
+    check(refused == [400, 400, 400, 404, 400], f"blind: votes on what was made alike, unknown or ill-formed are refused: {refused}")
+    for m in made:
+        server.request(f"/v1/videos/{m}", method="DELETE")
+
+
+def axe_tests(tab, pages=("#create", "#live", "#jobs", "#compare", "#blind", "#system")):
     axe = Axe()
     for fragment in pages:
         tab.open("#none"), tab.open(fragment)
@@ -525,7 +564,7 @@ def main():
             guarded(first_byte_tests, server, "best", 8, 124)
             guarded(compare_tests, zoetrope, server, folder)
             for scheme, width, tests in (("light", 1280, (lambda t: create_tests(t, server), lambda t: again_tests(t, server), lambda t: live_tests(t, server))),
-                                         ("light", 1280, (keyboard_tests, system_tests, lambda t: compare_page_tests(t, server), axe_tests)), ("dark", 390, (axe_tests,)),
+                                         ("light", 1280, (keyboard_tests, system_tests, lambda t: compare_page_tests(t, server), lambda t: blind_tests(t, server), axe_tests)), ("dark", 390, (axe_tests,)),
                                          ("dark", 1280, (lambda t: refusal_and_cancel_tests(t, server), lambda t: jobs_tests(t, server)))):
                 tab = Tab(browser, server, width, 800, scheme)
                 for test in tests:

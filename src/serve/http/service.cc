@@ -254,6 +254,8 @@ const std::vector<Route>& routes() {
       {"GET", "/v1/live/{id}/index.m3u8", "The channel as HLS", kRead, false, [](S& s, R& r, Id id) { return s.live_playlist(r, id); }},
       {"GET", "/v1/live/{id}/init.mp4", "HLS: the start of every segment's file", kRead, false, [](S& s, R& r, Id id) { return s.live_init(r, id); }},
       {"GET", "/v1/live/{id}/segment.m4s", "HLS: segment n", kRead, false, [](S& s, R& r, Id id) { return s.live_segment(r, id); }},
+      {"POST", "/v1/votes", "Say which of two videos is better that were shown without their names", kCreate, false, [](S& s, R& r, Id) { return s.vote(r); }},
+      {"GET", "/v1/votes", "What the votes say, by the two ways of making that were compared", kRead, false, [](S& s, R& r, Id) { return s.votes(r); }},
       {"GET", "/v1/capabilities", "What this server can make", kRead, false, [](S& s, R&, Id) { return s.capabilities(); }},
       {"GET", "/v1/models", "The model served here", kRead, false,
        [](S& s, R&, Id) {

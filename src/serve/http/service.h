@@ -103,6 +103,8 @@ class Service {
   Response live_playlist(const Request& r, const std::string& id);
   Response live_init(const Request& r, const std::string& id);
   Response live_segment(const Request& r, const std::string& id);
+  Response vote(Request& r);
+  Response votes(const Request& r);
   Response capabilities();
   Response ready();
   Response metrics_page();

@@ -82,6 +82,13 @@ Json live_schema() {
             {"error", {{"type", {"object", "null"}}, {"properties", {{"code", text}, {"message", text}}}}}}}};
 }
 
+Json vote_body() {
+  const Json id{{"type", "string"}}, choice{{"type", "string"}, {"enum", {"a", "b", "same"}}};
+  const Json properties{{"a", id}, {"b", id}, {"choice", choice}};
+  const Json schema{{"type", "object"}, {"required", {"a", "b", "choice"}}, {"additionalProperties", false}, {"properties", properties}};
+  return {{"required", true}, {"content", {{"application/json", {{"schema", schema}}}}}};
+}
+
 // What POST and PATCH of a live channel take.
 Json live_body(bool create) {
   Json p{{"prompt", {{"type", "string"}, {"minLength", 1}, {"maxLength", 32000}}},
@@ -240,6 +247,7 @@ Json openapi_document(const Service& s) {
                             {{"application/json", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}},
                              {"multipart/form-data", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}}}}};
     if (path.starts_with("/v1/live") && (method == "post" || method == "patch")) op["requestBody"] = live_body(method == "post");
+    if (path == "/v1/votes" && method == "post") op["requestBody"] = vote_body();
     if (path.ends_with("/remix")) {
       const Json properties{{"prompt", {{"type", "string"}}}, {"seed", {{"type", "integer"}, {"minimum", 0}}}};
       const Json remix{{"type", "object"}, {"required", {"prompt"}}, {"additionalProperties", false}, {"properties", properties}};

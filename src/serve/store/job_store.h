@@ -114,6 +114,17 @@ struct Change {
   bool deleted = false;
 };
 
+// A person's choice between two clips that were shown without a word on how they were made.
+struct Vote {
+  std::string owner;                         // as of jobs
+  std::string a, b;                          // how they were made: what is compared, long after the clips are gone
+  std::string choice;                        // "a", "b" or "same"
+};
+struct VoteCount {
+  std::string a, b;                          // a < b
+  int64_t a_better = 0, b_better = 0, same = 0;
+};
+
 struct StoreOptions {
   int busy_timeout_ms = 5000;
   int max_attempts = 10;                     // claims without a new checkpoint after which a job fails as worker_lost
@@ -156,6 +167,10 @@ class JobStore {
   // Up to `limit` jobs whose delivery is due; each is put off by `hold_ms`, so that a deliverer that dies loses nothing.
   virtual std::vector<Job> due_webhooks(int limit, int64_t hold_ms) = 0;
   virtual void settle_webhook(const std::string& id, bool done, int64_t retry_at_ms = 0) = 0;
+
+  // --- votes ---
+  virtual void add_vote(const Vote& vote) = 0;                       // durable when it returns; errors also: request (no such choice)
+  virtual std::vector<VoteCount> votes(const std::optional<std::string>& owner = {}) = 0;   // by what was compared
 
   // --- changes ---
   virtual int64_t revision() = 0;            // of the last change

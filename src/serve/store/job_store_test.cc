@@ -50,6 +50,31 @@ class Stores : public testing::TestWithParam<StoreKind> {
   std::unique_ptr<JobStore> store_;
 };
 
+TEST_P(Stores, VotesAreCountedByWhatWasCompared) {
+  EXPECT_TRUE(store_->votes().empty());
+  store_->add_vote({"key1", "fast, 4", "fast, 8", "b"});
+  store_->add_vote({"key1", "fast, 8", "fast, 4", "a"});   // the same pair and the same choice, named the other way round
+  store_->add_vote({"key2", "fast, 8", "fast, 4", "b"});
+  store_->add_vote({"key1", "fast, 4", "fast, 8", "same"});
+  store_->add_vote({"key1", "exact, 8", "fast, 8", "a"});
+  EXPECT_THROW(store_->add_vote({"key1", "x", "y", "c"}), Error);
+  const auto all = store_->votes(), mine = store_->votes("key2");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].a, "exact, 8");
+  EXPECT_EQ(all[0].a_better, 1);
+  EXPECT_EQ(all[1].a, "fast, 4");
+  EXPECT_EQ(all[1].b, "fast, 8");
+  EXPECT_EQ(all[1].a_better, 1);
+  EXPECT_EQ(all[1].b_better, 2);
+  EXPECT_EQ(all[1].same, 1);
+  ASSERT_EQ(mine.size(), 1u);
+  EXPECT_EQ(mine[0].a_better, 1);
+  EXPECT_EQ(mine[0].b_better, 0);
+  store_ = nullptr;
+  store_ = open_store(place_->url(), options_);
+  EXPECT_EQ(store_->votes().size(), 2u);
+}
+
 TEST_P(Stores, AJobGoesThroughItsStates) {
   NewJob n = job("key1");
   n.remixed_from = "video_x", n.request = "{\"prompt\":\"\xc3\xa9\"}", n.retention_ms = 500;

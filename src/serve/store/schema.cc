@@ -41,6 +41,10 @@ const std::vector<Step>& steps() {
           "CREATE TABLE deleted (id TEXT NOT NULL PRIMARY KEY, revision BIGINT NOT NULL, deleted_ms BIGINT NOT NULL)",
           "CREATE INDEX deleted_revision ON deleted (revision)",
       },
+      {
+          "CREATE TABLE votes (owner TEXT NOT NULL, a TEXT NOT NULL, b TEXT NOT NULL, choice TEXT NOT NULL, voted_ms BIGINT NOT NULL)",
+          "CREATE INDEX votes_pair ON votes (a, b)",
+      },
   };
   return all;
 }

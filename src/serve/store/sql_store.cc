@@ -97,6 +97,9 @@ class SqlStore : public JobStore {
   std::vector<Job> due_webhooks(int limit, int64_t hold_ms) override;
   void settle_webhook(const std::string& id, bool done, int64_t retry_at_ms) override;
 
+  void add_vote(const Vote& vote) override;
+  std::vector<VoteCount> votes(const std::optional<std::string>& owner) override;
+
   int64_t revision() override;
   std::vector<Change> changes(int64_t revision, std::chrono::milliseconds timeout, int limit) override;
   void wake() override;
@@ -253,6 +256,32 @@ Counts SqlStore::counts() {
     }
     n.oldest_queued_ms = number(c.run("SELECT coalesce(min(created_ms), 0) FROM jobs WHERE status = 'queued'")[0][0]);
     return n;
+  });
+}
+
+// --- votes ---
+
+void SqlStore::add_vote(const Vote& v) {
+  if (v.choice != "a" && v.choice != "b" && v.choice != "same") zt::fail(ErrorKind::request, "choice \"{}\": wanted a, b or same", storable(v.choice));
+  const bool turned = v.b < v.a;   // a pair is one pair, whichever side was named first
+  const std::string choice = v.choice == "same" ? "same" : (v.choice == "a") != turned ? "a" : "b";
+  driver_->transaction(Channel::durable, [&](SqlConnection& c) {
+    c.run("INSERT INTO votes (owner, a, b, choice, voted_ms) VALUES ($1, $2, $3, $4, $5)",
+          {v.owner, storable(turned ? v.b : v.a), storable(turned ? v.a : v.b), choice, now(c)});
+  });
+}
+
+std::vector<VoteCount> SqlStore::votes(const std::optional<std::string>& owner) {
+  return read([&](SqlConnection& c) {
+    std::vector<VoteCount> out;
+    const std::string where = owner ? " WHERE owner = $1" : "";
+    const std::vector<SqlValue> values = owner ? std::vector<SqlValue>{*owner} : std::vector<SqlValue>{};
+    for (const SqlRow& row : c.run("SELECT a, b, choice, count(*) FROM votes" + where + " GROUP BY a, b, choice ORDER BY a, b, choice", values)) {
+      if (out.empty() || out.back().a != row[0] || out.back().b != row[1]) out.push_back({row[0], row[1]});
+      VoteCount& n = out.back();
+      (row[2] == "a" ? n.a_better : row[2] == "b" ? n.b_better : n.same) = number(row[3]);
+    }
+    return out;
   });
 }
 
