@@ -18,6 +18,7 @@ import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import openai
 from PIL import Image
 
@@ -141,6 +142,58 @@ def official_client(s):
     for v in (remix.id, remix2.id, first.id):
         s.wait(v)
     return third.id
+
+
+def frames_of(clip):
+    """The frames of an MP4 as bytes of grey, a frame 64 x 96."""
+    with tempfile.NamedTemporaryFile(suffix=".mp4") as f:
+        f.write(clip)
+        f.flush()
+        raw = subprocess.run(["ffmpeg", "-v", "error", "-i", f.name, "-f", "rawvideo", "-pix_fmt", "gray", "-"], capture_output=True, check=True).stdout
+    return np.frombuffer(raw, np.uint8).reshape(-1, 64, 96).astype(np.float32)
+
+
+def extensions(s):
+    client = openai.OpenAI(api_key="unused", base_url=f"http://127.0.0.1:{s.port}/v1", max_retries=0)
+    brief = dict(num_inference_steps=3, size="96x64", seed=4)
+    first = client.videos.create_and_poll(prompt=PROMPT, extra_body={**brief, "num_frames": 73})
+    # videos.extend() of openai 3.57 takes only a file as `video` and raises on the {"id"} that its own types promise.
+    extend = lambda **body: client.post("/videos/extensions", body=body, cast_to=openai.types.Video)
+    longer = extend(video={"id": first.id}, prompt=PROMPT, seconds="1")
+    check("extension: takes size, steps and seed of its video", (longer.size, longer.steps, longer.seed, longer.frames) == ("96x64", 3, 4, 107) and
+          longer.extended_from_video_id == first.id, longer)
+    made = s.wait(longer.id)
+    whole = s.request("POST", "/v1/videos", {"prompt": PROMPT, **brief, "num_frames": 107, "long_video": True}).json["id"]
+    s.wait(whole)
+    frames = lambda video: frames_of(client.videos.download_content(video).read())   # the files differ in their metadata alone
+    a, b = frames(first.id), frames(longer.id)
+    check("extension: the frames of a long video that was never cut", made["status"] == "completed" and np.array_equal(b, frames(whole)), made)
+    apart = np.abs(a[:68] - b[:68]).mean()      # the last five cross-fade into what follows
+    check("extension: the video itself comes first", len(a) == 73 and len(b) == 107 and apart < 2, (len(a), len(b), apart))
+    again = extend(video={"id": longer.id}, prompt="a blue square slides", seconds="0.5", seed=8)
+    form = s.request("POST", "/v1/videos/extensions", *multipart([("video[id]", first.id), ("prompt", PROMPT), ("seconds", "1")]))
+    check("extension: multipart and JSON mean the same", form.status == 200 and s.wait(form.json["id"]) and np.array_equal(b, frames(form.json["id"])), form.data)
+    check("extension: of an extension", again.frames == 124 and again.seed == 8 and s.wait(again.id)["status"] == "completed", again)
+    remix = client.videos.remix(again.id, prompt="a green ring")
+    check("extension: a remix of one goes on from the same video", remix.frames == 124 and s.wait(remix.id)["status"] == "completed", remix)
+    client.videos.delete(longer.id)
+    timed = client.videos.create(prompt=PROMPT, seconds="2", extra_body=brief)
+    early = s.request("POST", "/v1/videos/extensions", {"video": {"id": timed.id}, "prompt": "x", "seconds": "1"})
+    check("extension: an unfinished video is 409", early.status == 409 and early.json["error"]["code"] == "video_not_ready", early.data)
+    s.wait(timed.id)
+    sums = s.request("POST", "/v1/videos/extensions", {"video": {"id": timed.id}, "prompt": "x", "seconds": "1"}).json
+    check("extension: seconds are those of the whole", sums["seconds"] == "3" and sums["duration_seconds"] >= 3, sums)
+    s.request("DELETE", f"/v1/videos/{sums['id']}")
+    for name, fields, status, param in (("a deleted video", {"video": {"id": longer.id}}, 404, "video"), ("no video", {}, 400, "video"), ("an id alone", {"video": timed.id}, 400, "video"),
+                                        ("a size", {"video": {"id": timed.id}, "size": "64x64"}, 400, "size"), ("a path", {"video": {"id": timed.id}, "extend": "x"}, 400, "extend"),
+                                        ("a length beyond every limit", {"video": {"id": timed.id}, "seconds": "3600"}, 400, "seconds")):
+        r = s.request("POST", "/v1/videos/extensions", {"prompt": "x", **fields})
+        check(f"extension: {name} is {status}", r.status == status and r.json["error"]["param"] == param, r.data)
+    try:
+        client.videos.extend(video=("a.mp4", b"x" * 100, "video/mp4"), prompt="x", seconds="4")
+        check("extension: a file is refused", False, "nothing was raised")
+    except openai.BadRequestError as e:
+        check("extension: a file is refused", e.body["param"] == "video" and e.body["code"] == "not_supported", e.body)
 
 
 def other_bodies(s):
@@ -421,6 +474,7 @@ def main():
         s = Server(folder / "main", "--cors-origin", "https://studio.example")
         try:
             video = official_client(s)
+            extensions(s)
             other_bodies(s)
             browser(s, video)
             properties = events(s)

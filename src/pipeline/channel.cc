@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "pipeline/conditions.h"
 #include "pipeline/run.h"
 
 namespace zt {
@@ -15,21 +16,29 @@ constexpr int64_t kSoundTail = kHistorySound + 64;
 
 constexpr int64_t kLookahead = 17;   // frames: five of the video decoder, 28 audio latents of the released sound decoder
 
-// The last `n` (or all) of `a` followed by `b` along the axis after the leading `rows` ones; `inner` values each.
-Tensor tail(const Tensor& a, const Tensor& b, int64_t n, int axis) {
-  Shape shape = b.shape();
+// `count` of what `parts` hold one after another along `axis`, from `first` on. Empty tensors are no parts.
+Tensor span_of(const std::vector<const Tensor*>& parts, int axis, int64_t first, int64_t count) {
+  const Shape& like = parts.back()->shape();
   int64_t rows = 1, inner = 1;
-  const auto at = static_cast<size_t>(axis);
-  for (size_t i = 0; i < shape.size(); ++i) (i < at ? rows : inner) *= i == at ? 1 : shape[i];
-  const int64_t na = a.empty() ? 0 : a.dim(axis), nb = b.dim(axis), from_b = std::min(n, nb), from_a = std::min(n - from_b, na);
-  shape[at] = from_a + from_b;
+  for (size_t i = 0; i < like.size(); ++i) (static_cast<int>(i) < axis ? rows : inner) *= static_cast<int>(i) == axis ? 1 : like[i];
+  Shape shape = like;
+  shape[static_cast<size_t>(axis)] = count;
   Tensor out(shape);
-  for (int64_t r = 0; r < rows; ++r) {
-    float* to = out.data() + r * shape[at] * inner;
-    if (from_a) std::copy_n(a.data() + (r * na + na - from_a) * inner, from_a * inner, to);
-    std::copy_n(b.data() + (r * nb + nb - from_b) * inner, from_b * inner, to + from_a * inner);
+  int64_t at = 0;   // of the part among all
+  for (const Tensor* part : parts) {
+    if (part->empty()) continue;
+    const int64_t n = part->dim(axis), from = std::max<int64_t>(first - at, 0), to = std::min(first + count - at, n);
+    for (int64_t r = 0; r < rows && from < to; ++r)
+      std::copy_n(part->data() + (r * n + from) * inner, (to - from) * inner, out.data() + (r * count + at + from - first) * inner);
+    at += n;
   }
   return out;
+}
+
+// The last `n`, or all, of `a` (which may be empty) followed by `b`.
+Tensor tail(const Tensor& a, const Tensor& b, int64_t n, int axis) {
+  const int64_t all = (a.empty() ? 0 : a.dim(axis)) + b.dim(axis), count = std::min(n, all);
+  return span_of({&a, &b}, axis, all - count, count);
 }
 
 // [2, channels, n] -> rows [2 * kHistorySound, channels] of the last ones.
@@ -72,6 +81,15 @@ Channel::Channel(Engine& engine, Request request, ChannelState state) : Channel(
   resumed_ = state_.segments > 0;
 }
 
+Channel::Channel(Engine& engine, Request request, Latents start) : Channel(engine, std::move(request)) {
+  const int64_t frames = frames_of(start), first = first_clip_frames(request_.config);
+  state_.segments = 1 + std::max<int64_t>(0, (frames - first) / kSegmentFrames);   // as if a channel had made it
+  state_.video = tail({}, start.video, kHistoryLatents, 1);
+  state_.sound = tail({}, start.sound, kSoundTail, 2);
+  decoders_ = std::make_unique<Decoders>(
+      Decoders{engine.video_codec(false).open(std::move(start.video)), engine.audio_codec(false).open(std::move(start.sound))});
+}
+
 Channel::~Channel() = default;
 
 Request Channel::next_request(const std::string& prompt, int64_t grid_points) const {
@@ -99,6 +117,7 @@ Result Channel::next(const std::string& prompt, int64_t grid_points, const Sink&
   counted.sound = [&](const std::vector<const float*>& channels, int64_t samples) { state.samples += samples, sink.sound(channels, samples); };
   Run run{engine_, request, counted, hooks};
   Latents made = run.latents(ctx);
+  if (hooks.latents) hooks.latents(made);
 
   VideoCodec& video = engine_.video_codec(false);
   AudioCodec& audio = engine_.audio_codec(false);
@@ -130,18 +149,43 @@ Result Channel::next(const std::string& prompt, int64_t grid_points, const Sink&
   return std::move(run.result);
 }
 
-int64_t long_segments(int64_t frames, const h3::PipelineConfig& config) {
-  const int64_t more = frames + kLookahead - first_clip_frames(config);   // the last frames and their sound come out with what follows them
-  return 1 + std::max<int64_t>(0, (more + kSegmentFrames - 1) / kSegmentFrames);
+int64_t long_segments(int64_t frames, int64_t start, const h3::PipelineConfig& config) {
+  const int64_t more = frames + kLookahead - (start ? start : first_clip_frames(config));   // the last frames and their sound come out with what follows them
+  return (start ? 0 : 1) + std::max<int64_t>(0, (more + kSegmentFrames - 1) / kSegmentFrames);
 }
 
+int64_t frames_of(const Latents& clip) { return (clip.video.dim(1) - 2) / h3::kLatentsPerChunk * h3::kFramesPerChunk + h3::kLatentsPerChunk; }
+
+namespace {
+
+// What was given is of the size that is to be made, and long enough to go on from.
+void check_start(const Latents& start, const Geometry& g, const h3::ModelIndex& index) {
+  const Shape &video = start.video.shape(), &sound = start.sound.shape();
+  const int64_t h = g.height / index.spatial_ratio, w = g.width / index.spatial_ratio;
+  const bool whole = video.size() == 4 && sound.size() == 3 && video[0] == index.latent_channels && video[1] >= kHistoryLatents &&
+                     video[1] % h3::kLatentsPerChunk == 2 && video[2] == h && video[3] == w && sound[0] == 2 && sound[2] == h3::audio_latents(frames_of(start));
+  if (!whole)
+    fail(ErrorKind::request, "the clip to go on from has latents {} and {}, wanted [{}, 5 n + 2, {}, {}] of at least {} frames, and its sound", to_string(video),
+         to_string(sound), index.latent_channels, h, w, kHistoryFrames);
+  if (frames_of(start) >= g.num_frames)
+    fail(ErrorKind::request, "{} frames; the clip to go on from has {} already", g.num_frames, frames_of(start));
+}
+
+}  // namespace
+
 Result generate_long(Engine& engine, const Request& request, const Sink& sink, const Hooks& hooks) {
-  const int64_t frames = resolve_geometry(request, engine.index().canvas_multiple()).num_frames;
-  const int64_t segments = long_segments(frames, request.config);
+  const Geometry geometry = resolve_geometry(request, engine.index().canvas_multiple());
+  const int64_t frames = geometry.num_frames;
+  std::vector<Latents> made;   // for hooks.latents
+  if (request.start) {
+    check_start(*request.start, geometry, engine.index());
+    made.push_back({copy_of(request.start->video), copy_of(request.start->sound)});
+  }
+  const int64_t segments = long_segments(frames, request.start ? frames_of(*request.start) : 0, request.config);
   Request base;
   base.width = request.width, base.height = request.height, base.aspect_ratio = request.aspect_ratio, base.short_edge = request.short_edge;
   base.config = request.config, base.seed = request.seed;
-  Channel channel(engine, std::move(base));
+  Channel channel = request.start ? Channel(engine, std::move(base), {copy_of(request.start->video), copy_of(request.start->sound)}) : Channel(engine, std::move(base));
 
   Result all;
   int64_t segment = 0, frames_left = frames, samples_left = 0;
@@ -165,14 +209,21 @@ Result generate_long(Engine& engine, const Request& request, const Sink& sink, c
   inner.progress = [&](Stage stage, int64_t done, int64_t total) {
     if (hooks.progress) hooks.progress(stage, segment * total + done, segments * total);
   };
+  inner.latents = nullptr;
+  if (hooks.latents) inner.latents = [&](const Latents& l) { made.push_back({copy_of(l.video), copy_of(l.sound)}); };
   while (frames_left > 0 || samples_left > 0) {
-    const Result made = channel.next(request.prompt, request.grid_points, cut, inner);
+    const Result part = channel.next(request.prompt, request.grid_points, cut, inner);
     ++segment;
     StageTimer timer(all);
-    for (const StageTime& s : made.stages) timer.add(s.stage, s.seconds, s.runs);
-    all.evaluations = made.evaluations;
-    all.evaluations_left_out += made.evaluations_left_out;
-    all.peak_activation_bytes = std::max(all.peak_activation_bytes, made.peak_activation_bytes);
+    for (const StageTime& s : part.stages) timer.add(s.stage, s.seconds, s.runs);
+    all.evaluations = part.evaluations;
+    all.evaluations_left_out += part.evaluations_left_out;
+    all.peak_activation_bytes = std::max(all.peak_activation_bytes, part.peak_activation_bytes);
+  }
+  if (hooks.latents) {
+    std::vector<const Tensor*> video, sound;
+    for (const Latents& l : made) video.push_back(&l.video), sound.push_back(&l.sound);
+    hooks.latents({span_of(video, 1, 0, h3::video_latent_frames(frames)), span_of(sound, 2, 0, h3::audio_latents(frames))});
   }
   return all;
 }

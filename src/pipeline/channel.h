@@ -25,6 +25,8 @@ class Channel {
   Channel(Engine& engine, Request request);
   // Goes on after `state`, to the bytes of a channel that was never interrupted.
   Channel(Engine& engine, Request request, ChannelState state);
+  // Goes on after a finished clip of at least 22 frames, which is given out again with the first segment: one decoder goes through both.
+  Channel(Engine& engine, Request request, Latents start);
   ~Channel();
 
   // Makes the next segment after `prompt` and gives out what can be seen and heard of it: frames up to five short of what is made, sound
@@ -45,12 +47,17 @@ class Channel {
   std::unique_ptr<Decoders> decoders_;
 };
 
-// `request` with long_video set: as many segments as its frames take, cut to exactly those frames and their sound. The draws are a channel's.
+// `request` with long_video set: as many segments as its frames take, cut to exactly those frames and their sound. The draws are a channel's,
+// also those after a `start` that was a channel's: it goes on to the bytes of one that was never cut. Errors also (request): a start of another size.
 // hooks.resume is not for it: such a run begins anew. Errors as Engine::generate.
 Result generate_long(Engine& engine, const Request& request, const Sink& sink, const Hooks& hooks);
 
-// Evaluations of the denoiser's window that a long video of so many frames takes are this many times those of a clip.
-int64_t long_segments(int64_t frames, const h3::PipelineConfig& config);
+// Evaluations of the denoiser's window that a long video of so many frames takes are this many times those of a clip; `start`: frames of
+// the clip that it goes on from, 0 if none.
+int64_t long_segments(int64_t frames, int64_t start, const h3::PipelineConfig& config);
+
+// Frames of a clip from its latents.
+int64_t frames_of(const Latents& clip);
 
 // Frames of the first clip: at least a window's, a whole number of segments more where the model's shortest clip is longer.
 int64_t first_clip_frames(const h3::PipelineConfig& config);

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "pipeline/run.h"
+
 namespace zt {
 namespace {
 
@@ -136,6 +138,39 @@ TEST(Channel, ALongVideoHasExactlyItsFramesAndSound) {
   EXPECT_TRUE(std::equal(live.left.begin(), live.left.end(), kept.left.begin()));
   r.task = Task::fl2va, r.first_frame = Picture{64, 64, std::vector<uint8_t>(64 * 64 * 3)};
   EXPECT_THROW(nano().generate(r, sink, {}), Error);
+}
+
+TEST(Channel, AClipThatIsGoneOnFromEndsAsOneThatWasNeverCut) {
+  Request r = small(4);
+  r.prompt = "a red circle bounces", r.grid_points = 2, r.num_frames = 73;
+  Kept first, on, whole;
+  auto to = [](Kept& k) {
+    Sink s = k.sink();
+    s.begin = [&k](const ClipInfo& c) { k.frame_bytes = 3 * c.width * c.height; };
+    return s;
+  };
+  Latents clip, longer;
+  auto keep = [](Latents& to) {
+    return [&to](const Latents& l) { to = {copy_of(l.video), copy_of(l.sound)}; };
+  };
+  Hooks hooks;
+  hooks.latents = keep(clip);
+  nano().generate(r, to(first), hooks);
+  EXPECT_EQ(frames_of(clip), 73);
+  r.long_video = true, r.num_frames = 158;
+  nano().generate(r, to(whole), {});
+  r.start = std::move(clip);
+  hooks.latents = keep(longer);
+  nano().generate(r, to(on), hooks);
+  EXPECT_EQ(on.rgb, whole.rgb);
+  EXPECT_EQ(on.left, whole.left);
+  EXPECT_EQ(frames_of(longer), 158);
+  EXPECT_EQ(longer.sound.dim(2), 263);
+  EXPECT_EQ(static_cast<int64_t>(on.rgb.size()), 158 * on.frame_bytes);
+  r.num_frames = 73;
+  EXPECT_THROW(nano().generate(r, to(on), {}), Error);   // nothing would be added
+  r.num_frames = 158, r.width = 96;
+  EXPECT_THROW(nano().generate(r, to(on), {}), Error);   // another size
 }
 
 }  // namespace

@@ -142,6 +142,7 @@ Geometry resolve_geometry(const Request& r, int64_t multiple) {
     g.width = c.width, g.height = c.height;
   }
   if (r.num_frames < 1) fail(ErrorKind::request, "{} frames; at least 1 is needed", r.num_frames);
+  if (r.start && !r.long_video) fail(ErrorKind::request, "a clip that another goes on from belongs to a long video");
   if (r.long_video && r.task != Task::t2va) fail(ErrorKind::request, "a long video is made of a prompt alone (task t2va), not by task {}", task_name(r.task));
   const double longest = (r.long_video ? 3600.0 : r.config.max_duration_s) * h3::kFps;
   g.num_frames = static_cast<double>(r.num_frames) > longest ? r.num_frames : h3::align_frames(r.num_frames);

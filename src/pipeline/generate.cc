@@ -324,7 +324,9 @@ Result Engine::generate(const Request& request, const Sink& sink, const Hooks& h
   Exec exec = this->exec(hooks.cancel);
   Ctx ctx{exec, hooks.tap};
   Run run{*this, request, sink, hooks};
-  run.decode(ctx, run.latents(ctx));
+  Latents made = run.latents(ctx);
+  if (hooks.latents) hooks.latents(made);
+  run.decode(ctx, std::move(made));
   run.result.peak_activation_bytes = arena_.peak_bytes();
   return std::move(run.result);
 }

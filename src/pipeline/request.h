@@ -20,6 +20,12 @@ const char* task_name(Task task);
 
 using Reference = std::variant<Picture, Clip, Sound>;
 
+// A clip as the denoiser makes it and the decoders take it (normalised).
+struct Latents {
+  Tensor video;    // [latent_channels, 5 n + 2, h, w]: 17 n + 5 frames
+  Tensor sound;    // [2, audio latent channels, audio_latents(17 n + 5)]
+};
+
 // What a continuation follows: the last latents of a clip as the denoiser made them (normalised).
 struct History {
   Tensor video;    // [latent_channels, 5 h + 2, h, w]: 17 h + 5 frames
@@ -33,6 +39,7 @@ struct Request {
   std::vector<Reference> references;                    // ref2va, in the order the model reads them
   std::optional<History> history;                       // continuation; num_frames counts its frames too
   bool long_video = false;                              // t2va of any length, by continuation (pipeline/channel.h)
+  std::optional<Latents> start;                         // long_video: the clip that this one goes on from; it is given out again, and num_frames counts it
   std::optional<int64_t> width, height;                 // both or neither; multiples of the canvas multiple
   std::optional<double> aspect_ratio;                   // width / height, when no size is given
   std::optional<int64_t> short_edge;                    // in place of the config's, when no size is given
@@ -61,6 +68,8 @@ struct Hooks {
   Tap tap;
   // After each evaluation; the views hold during the call. An exception of it ends the run.
   std::function<void(const DenoiseState& state)> step_done;
+  // What the decoders take: of a channel each segment by itself, otherwise the whole clip, which another may go on from (Request::start).
+  std::function<void(const Latents& latents)> latents;
   // A picture of what the clip is becoming, between evaluations, as often as a twentieth of the time pays for. RGB [height, width, 3].
   std::function<void(const uint8_t* rgb, int64_t width, int64_t height)> preview;
   // Goes on from here instead of from noise, to the same bytes. Errors (internal): a state of another request.

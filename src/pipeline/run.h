@@ -47,12 +47,6 @@ class StageTimer {
   Profile* profile_;
 };
 
-// What the denoiser made, normalised.
-struct Latents {
-  Tensor video;    // [latent_channels, T, h, w]
-  Tensor sound;    // [2, latent_channels, T]
-};
-
 Tensor copy_of(const Tensor& t);
 
 // A chunk's frames as uint8 [count, height, width, 3], ties to even.

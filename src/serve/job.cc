@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -54,6 +55,17 @@ void save_trace(const TraceRecorder& trace, const std::string& path) {
   std::vector<NamedView> views;
   for (auto& [name, k] : trace.tensors()) views.push_back({name, {k.bytes.data(), k.dtype, k.shape}});
   save_safetensors(path, views);
+}
+
+Tensor finite_tensor(const SafetensorsFile& file, const char* name, size_t dims) {
+  const View* view = file.find(name);
+  if (!view || view->dtype != DType::f32 || view->shape.size() != dims || view->count() == 0)
+    fail(ErrorKind::request, "{}: holds no F32 tensor \"{}\" of {} dimensions; wanted latents as --latents writes them", file.path(), name, dims);
+  Tensor out(view->shape);
+  to_float32(*view, out.data());
+  if (!std::all_of(out.data(), out.data() + out.count(), [](float x) { return std::isfinite(x); }))
+    fail(ErrorKind::request, "{}: tensor {} holds NaN or infinity, wanted finite numbers", file.path(), name);
+  return out;
 }
 
 void fill_from_clip(GenerateOptions& o) {
@@ -106,6 +118,17 @@ size_t peak_rss_bytes() {
   rusage u{};
   getrusage(RUSAGE_SELF, &u);
   return static_cast<size_t>(u.ru_maxrss) * 1024;
+}
+
+void save_latents(const std::string& path, const Latents& l) { save_safetensors(path, {{"video", l.video.view()}, {"sound", l.sound.view()}}); }
+
+Latents load_latents(const std::string& path) {
+  try {
+    const SafetensorsFile file(path);
+    return {finite_tensor(file, "video", 4), finite_tensor(file, "sound", 3)};
+  } catch (const Error& e) {
+    throw Error(ErrorKind::request, std::string("--extend ") + e.what());
+  }
 }
 
 std::string resolve_model_folder(const std::string& option) {
@@ -188,6 +211,7 @@ JobReport run_request(Engine& engine, const GenerateOptions& options, Request re
   report.total_seconds = std::chrono::duration<double>(end - start).count();
   report.peak_rss_bytes = peak_rss_bytes();
   report.request.first_frame.reset(), report.request.last_frame.reset(), report.request.references.clear(), report.request.noise.clear();
+  report.request.start.reset();
   return report;
 }
 
@@ -197,6 +221,7 @@ JobReport run_job(const GenerateOptions& given, const std::string& model_folder,
   const auto start = std::chrono::steady_clock::now();
   const Plan plan = read_plan(options.plan, model_folder);
   check_writable(options.output, "--output");
+  if (!options.latents.empty()) check_writable(options.latents, "--latents");
   if (!options.trace.empty()) check_writable(options.trace, "--trace");
   if (!options.profile.empty()) check_writable(options.profile, "--profile");
   if (options.threads && (*options.threads < 1 || *options.threads > 256)) fail(ErrorKind::request, "--threads is {}; wanted 1 to 256", *options.threads);
@@ -205,6 +230,7 @@ JobReport run_job(const GenerateOptions& given, const std::string& model_folder,
   TraceRecorder trace;
   Hooks hooks = outer;
   if (!options.trace.empty()) hooks.tap = trace.tap();
+  if (!options.latents.empty()) hooks.latents = [&](const Latents& l) { save_latents(options.latents, l); };
   Profile profile;
   if (!options.profile.empty()) hooks.profile = &profile;
   JobReport report = run_request(engine, options, std::move(request), model_hash(model_folder), options.output, hooks);

@@ -20,6 +20,7 @@ Request build_request(const GenerateOptions& options, const h3::ModelIndex& inde
 struct MediaReaders {
   std::function<Picture(const std::string& path)> picture;
   std::function<Reference(const std::string& path)> reference;
+  std::function<Latents(const std::string& path)> latents;
 };
 Request build_request(const GenerateOptions& options, const h3::ModelIndex& index, const MediaReaders& readers);
 
@@ -42,6 +43,10 @@ JobReport run_request(Engine& engine, const GenerateOptions& options, Request re
 
 // Runs `options` to a finished MP4. Errors as above; Cancelled leaves no file.
 JobReport run_job(const GenerateOptions& options, const std::string& model_folder, const Hooks& hooks);
+
+// Latents of a clip as a file, for Request::start. Errors (request): cannot be written; damaged, or something else.
+void save_latents(const std::string& path, const Latents& latents);
+Latents load_latents(const std::string& path);
 
 // The report as the JSON that --json prints.
 Json report_json(const JobReport& report);

@@ -10,6 +10,7 @@
 #include "formats/safetensors.h"
 #include "media/decode.h"
 #include "models/minimax_h3/layout.h"
+#include "pipeline/channel.h"
 #include "serve/job.h"
 #include "text/unicode.h"
 
@@ -126,6 +127,16 @@ void read_noise_file(const std::string& path, Request& r) {
   }
 }
 
+// The clip that is gone on from sets the size, and its frames come before those that are asked for.
+void go_on_from(Latents start, const GenerateOptions& o, const h3::ModelIndex& index, Request& r) {
+  if (r.task != Task::t2va) fail(ErrorKind::request, "--extend goes on by a prompt alone (task t2va), not by task {}", task_name(r.task));
+  exclusive(true, "--extend", !o.size.empty() || o.short_edge || !o.aspect.empty(), "--size, --short-edge or --aspect");
+  r.num_frames += frames_of(start);
+  r.height = start.video.dim(2) * index.spatial_ratio, r.width = start.video.dim(3) * index.spatial_ratio;
+  r.long_video = true;
+  r.start = std::move(start);
+}
+
 Reference load_reference(const std::string& path) {
   switch (probe(path).kind) {
     case MediaKind::image: return load_picture(path);
@@ -138,7 +149,7 @@ Reference load_reference(const std::string& path) {
 }  // namespace
 
 Request build_request(const GenerateOptions& o, const h3::ModelIndex& index) {
-  return build_request(o, index, {[](const std::string& path) { return load_picture(path); }, load_reference});
+  return build_request(o, index, {[](const std::string& path) { return load_picture(path); }, load_reference, load_latents});
 }
 
 Request build_request(const GenerateOptions& o, const h3::ModelIndex& index, const MediaReaders& readers) {
@@ -155,6 +166,7 @@ Request build_request(const GenerateOptions& o, const h3::ModelIndex& index, con
   if (!o.first_frame.empty()) r.first_frame = readers.picture(o.first_frame);
   if (!o.last_frame.empty()) r.last_frame = readers.picture(o.last_frame);
   for (const std::string& path : o.references) r.references.push_back(readers.reference(path));
+  if (!o.extend.empty()) go_on_from(readers.latents(o.extend), o, index, r);
   if (!o.noise.empty()) read_noise_file(o.noise, r);
   return r;
 }

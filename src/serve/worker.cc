@@ -168,7 +168,7 @@ GenerateOptions read_options(const Worker& w, const Job& job) {
     throw Error(ErrorKind::request, e.what());
   }
   if (!json.is_object()) fail(ErrorKind::request, "the job's options are no JSON object");
-  constexpr const char* kLocal[] = {"model", "prompt_file", "config", "noise", "trace", "profile", "again", "threads", "output", "json", "quiet"};
+  constexpr const char* kLocal[] = {"model", "prompt_file", "config", "noise", "latents", "trace", "profile", "again", "threads", "output", "json", "quiet"};
   for (const char* key : kLocal)
     if (json.contains(key)) fail(ErrorKind::request, "the job's options hold \"{}\", which only the command line may set", key);
   GenerateOptions o;
@@ -181,7 +181,7 @@ GenerateOptions read_options(const Worker& w, const Job& job) {
 
 Request read_request(const Worker& w, const Job& job, GenerateOptions o) {
   const std::string home = job_folder(job.id);
-  for (std::string* p : {&o.first_frame, &o.last_frame})
+  for (std::string* p : {&o.first_frame, &o.last_frame, &o.extend})
     if (!p->empty()) *p = inside_job_folder(w.options.data, home, *p);
   for (std::string& p : o.references) p = inside_job_folder(w.options.data, home, p);
   return build_request(o, w.engine.index());
@@ -197,7 +197,8 @@ std::string result_json(const Worker& w, const std::string& folder, const JobRep
   j["model"] = fs::path(report.model).filename().string();
   j["files"] = {{"video", file_json(w, folder + "/video.mp4", "video/mp4")},
                 {"thumbnail", file_json(w, folder + "/thumbnail.webp", "image/webp")},
-                {"spritesheet", file_json(w, folder + "/spritesheet.webp", "image/webp")}};
+                {"spritesheet", file_json(w, folder + "/spritesheet.webp", "image/webp")},
+                {"latents", file_json(w, folder + "/latents.safetensors", "application/octet-stream")}};
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -240,6 +241,7 @@ std::string run_claimed(const Worker& w, const Job& job, const std::string& fold
     const auto bytes = encode_png(shrink(rgb, static_cast<int>(width), static_cast<int>(height), 512));
     write_file(w.path(job_folder(job.id) + "/preview.png"), bytes.data(), bytes.size(), false);
   };
+  hooks.latents = [&](const Latents& l) { save_latents(w.path(folder + "/latents.safetensors"), l); };
   std::optional<ContactSheet> sheet;
   const JobReport done = run_request(w.engine, options, std::move(request), w.hash, w.path(folder + "/video.mp4"), hooks,
                                      [&](const ClipInfo& clip, const uint8_t* rgb, int64_t count) {
@@ -252,7 +254,7 @@ std::string run_claimed(const Worker& w, const Job& job, const std::string& fold
     const auto bytes = encode_webp(picture);
     write_file(w.path(folder + name), bytes.data(), bytes.size(), true);
   }
-  flush_to_disk(w.path(folder + "/video.mp4"));
+  for (const char* name : {"/video.mp4", "/latents.safetensors"}) flush_to_disk(w.path(folder + name));
   flush_to_disk(w.path(folder));
   return result_json(w, folder, done);
 }

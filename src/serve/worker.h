@@ -11,7 +11,7 @@
 namespace zt {
 
 // What Job::result of a completed job says (paths are relative to the data folder):
-// {"files": {"video": {"path", "bytes", "sha256", "type": "video/mp4"}, "thumbnail": {...}, "spritesheet": {...}},
+// {"files": {"video": {"path", "bytes", "sha256", "type": "video/mp4"}, "thumbnail": {...}, "spritesheet": {...}, "latents": {...}},
 //  "width", "height", "frames", "fps", "seconds", "sample_rate", "samples", "seed", "steps", "evaluations", "task", "plan": {...},
 //  "model_hash", "version", "isa", "threads", "stages": [{"stage", "seconds", "share", "runs"}], "total_seconds", "ratio", "peak_rss_bytes"}
 // While a job runs, jobs/ID/preview.png under the data folder is its latest picture, replaced between evaluations; it may be absent.

@@ -1,5 +1,6 @@
-// A request to make a video, from its body to an accepted job: POST /v1/videos and remix.
+// A request to make a video, from its body to an accepted job: POST /v1/videos, extensions and remix.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -38,6 +39,41 @@ std::string idempotency_key(const Request& r) {
   return *key;
 }
 
+// The video that a request names, as {"id"}: a file is what OpenAI takes too, and this server does not.
+std::string named_video(const Body& body) {
+  const auto at = body.fields.find("video");
+  if (at == body.fields.end() || at->is_null()) throw HttpError(400, "missing_field", "video", "video is missing; name it by {\"id\": ...}");
+  if (at->is_binary()) throw HttpError(400, "not_supported", "video", "video is a file; this server extends its own videos alone, named by their id");
+  const Json video = body.text && at->is_string() ? parse_client_json(at->get_ref<const std::string&>(), "video") : *at;
+  if (!video.is_object() || video.size() != 1 || !video.contains("id") || !video["id"].is_string())
+    refuse("video", "video is no object with an id alone; wanted {{\"id\": \"video_...\"}}");
+  return video["id"];
+}
+
+Json object_of(const std::string& text) {
+  Json j = Json::parse(text, nullptr, false);
+  if (!j.is_object()) fail(ErrorKind::internal, "the store holds a job that cannot be read");
+  return j;
+}
+
+// Seconds as clients write them; 0 if it is no number.
+double seconds_of(const std::string& text) {
+  double s = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), s);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(s) ? s : 0;
+}
+
+// A file of another job's folder under a name of this one's, shared where the file system can.
+void take_over(const fs::path& from, const fs::path& to) {
+  std::error_code ec;
+  fs::create_directories(to.parent_path());
+  fs::create_hard_link(from, to, ec);
+  if (ec) fs::copy_file(from, to, ec);
+  if (!ec) return;
+  if (!fs::exists(from)) throw HttpError(409, "input_missing", "video", "what the first video was made from is no longer there");
+  fail(ErrorKind::resource, "the data folder cannot be written: {}", ec.message());
+}
+
 int64_t retry_seconds(double seconds) { return std::clamp<int64_t>(std::llround(seconds), 1, 3600); }
 
 void check_task(const zt::Request& request, const h3::ModelIndex& index, const CreateFields& f) {
@@ -51,13 +87,15 @@ void check_task(const zt::Request& request, const h3::ModelIndex& index, const C
 
 struct Service::Accepting {
   CreateFields fields;
-  std::string remixed_from;
+  std::string remixed_from, extended_from;
+  std::string start;   // latents of the video that this one goes on from, relative to the data folder; "" if none
 };
 
 Price Pricer::price(const zt::Request& request, const Geometry& g) const {
   const int64_t canvas = (g.width / index_.spatial_ratio / index_.patch_w) * (g.height / index_.spatial_ratio / index_.patch_h);
-  const int64_t segments = request.long_video ? long_segments(g.num_frames, request.config) : 1;   // rows are those of one window
-  const int64_t window = segments > 1 ? first_clip_frames(request.config) : g.num_frames, frames = h3::video_latent_frames(window);
+  const int64_t start = request.start ? frames_of(*request.start) : 0;
+  const int64_t segments = request.long_video ? long_segments(g.num_frames, start, request.config) : 1;   // rows are those of one window
+  const int64_t window = request.long_video ? first_clip_frames(request.config) : g.num_frames, frames = h3::video_latent_frames(window);
   Price p;
   p.rows = static_cast<int64_t>(request.prompt.size()) / 3 + frames * canvas + 2 * h3::audio_latents(window);
   p.rows += (request.first_frame.has_value() + request.last_frame.has_value()) * 2 * canvas;
@@ -91,7 +129,7 @@ Response Service::create(Request& r) {
     r.body = {};
     a.fields = read_fields(body, {index, options.models, options.plan, r.lenient});
   }
-  return accept(r, a.fields.options, a);
+  return accept(r, a);
 }
 
 Response Service::remix(Request& r, const std::string& id) {
@@ -105,8 +143,7 @@ Response Service::remix(Request& r, const std::string& id) {
   a.remixed_from = id;
   a.fields = read_fields(body, {index, options.models, options.plan, r.lenient});
   const std::string prompt = a.fields.options["prompt"];
-  Json old = Json::parse(job.options, nullptr, false);
-  if (!old.is_object()) fail(ErrorKind::internal, "the options of {} cannot be read", id);
+  Json old = object_of(job.options);
   auto take = [&](const std::string& path, MediaInput::Use use) {
     std::ifstream f(fs::path(options.data) / path, std::ios::binary);
     const std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(f)), {});
@@ -117,16 +154,48 @@ Response Service::remix(Request& r, const std::string& id) {
   if (old.contains("last_frame")) take(old["last_frame"], MediaInput::Use::last_frame);
   if (old.contains("references"))
     for (const Json& path : old["references"]) take(path, MediaInput::Use::reference);
-  for (const char* key : {"first_frame", "last_frame", "references"}) old.erase(key);
+  a.start = old.value("extend", "");
+  for (const char* key : {"first_frame", "last_frame", "references", "extend"}) old.erase(key);
   old["prompt"] = prompt;
   if (a.fields.options.contains("seed")) old["seed"] = a.fields.options["seed"];
   a.fields.options = old;
-  const Json echoed = Json::parse(job.request, nullptr, false);
-  if (echoed.is_object()) a.fields.seconds = echoed.value("seconds", "");
-  return accept(r, old, a);
+  const Json echoed = object_of(job.request);
+  a.fields.seconds = echoed.value("seconds", ""), a.extended_from = echoed.value("extended_from_video_id", "");
+  return accept(r, a);
 }
 
-Response Service::accept(Request& r, Json, Accepting& a) {
+// The stitched whole: the video from its latents, and what is added, through one decode.
+Response Service::extend(Request& r) {
+  Body body = read_body(r);
+  r.body = {};
+  const std::string id = named_video(body);
+  body.fields.erase("video");
+  Accepting a;
+  a.fields = read_fields(body, {index, options.models, options.plan, r.lenient});
+  CreateFields& f = a.fields;
+  for (const char* key : {"size", "short_edge", "aspect", "task"})
+    if (f.spelled.count(key)) refuse(f.spelled[key], "{} follows from the video that is extended; leave it out", f.spelled[key]);
+  if (!f.media.empty()) refuse(f.media[0].where, "{}: an extension goes on from its video alone", f.media[0].where);
+  std::optional<Job> job;
+  if (is_job_id(id)) job = store.get(id, owner(r));
+  if (!job) throw HttpError(404, "not_found", "video", fmt::format("there is no video {}", id.substr(0, 60)));
+  if (job->status != JobStatus::completed)
+    throw HttpError(409, job->ended_ms ? "video_failed" : "video_not_ready", "video", "only a completed video can be extended");
+  const Json made = object_of(job->result), echoed = object_of(job->request), old = object_of(job->options);
+  if (!made.contains("files") || !made["files"].contains("latents")) throw HttpError(409, "input_missing", "video", "this video was made before latents were kept");
+  if (const int64_t frames = made.value("frames", int64_t{0}); frames < kHistoryFrames)
+    throw HttpError(400, "invalid_value", "video", fmt::format("the video has {} frames; at least {} are needed to go on from", frames, kHistoryFrames));
+  a.start = made["files"]["latents"].value("path", "");
+  a.extended_from = id;
+  const bool counted = f.options.contains("steps") || f.options.contains("evaluations");
+  for (const char* key : {"seed", "steps", "evaluations"})
+    if (old.contains(key) && !f.options.contains(key) && !(counted && std::string_view(key) != "seed")) f.options[key] = old[key];
+  const double before = seconds_of(echoed.value("seconds", "")), added = seconds_of(f.seconds);
+  f.seconds = before > 0 && added > 0 ? fmt::format("{:g}", before + added) : "";
+  return accept(r, a);
+}
+
+Response Service::accept(Request& r, Accepting& a) {
   CreateFields& f = a.fields;
   const std::string key = idempotency_key(r), id = new_job_id();
   const bool keyframes = std::any_of(f.media.begin(), f.media.end(), [](const MediaInput& m) { return m.use != MediaInput::Use::reference; });
@@ -138,13 +207,20 @@ Response Service::accept(Request& r, Json, Accepting& a) {
   FetchLimits limits;
   limits.bytes = options.body_bytes;
   const StoredMedia media = store_media(f, options.data, id, options.allow_url, limits);
+  if (!a.start.empty()) {
+    const std::string path = job_folder(id) + "/input/extend.safetensors";
+    take_over(fs::path(options.data) / a.start, fs::path(options.data) / path);
+    f.options["extend"] = path;
+  }
 
   zt::Request request;
   Geometry geometry{};
   try {
     GenerateOptions o;
     fill_from_json(f.options, o);
-    request = build_request(o, index, size_readers(media));
+    MediaReaders readers = size_readers(media);
+    readers.latents = [&](const std::string& path) { return load_latents(options.data + "/" + path); };
+    request = build_request(o, index, readers);
     check_task(request, index, f);
     geometry = resolve_geometry(request, index.canvas_multiple());
   } catch (const Error& e) {
@@ -172,7 +248,7 @@ Response Service::accept(Request& r, Json, Accepting& a) {
   job.options = f.options.dump();
   std::string canonical = job.options;
   for (size_t at = 0; (at = canonical.find(id, at)) != std::string::npos;) canonical.erase(at, id.size());
-  job.fingerprint = sha256_hex(canonical + "\n" + media.digest + "\n" + a.remixed_from);
+  job.fingerprint = sha256_hex(canonical + "\n" + media.digest + "\n" + a.remixed_from + "\n" + a.start);
   job.idempotency_key = key;
   job.remixed_from = a.remixed_from;
   if (!f.webhook.empty()) job.webhook = Json{{"url", f.webhook}}.dump();
@@ -195,6 +271,7 @@ Response Service::accept(Request& r, Json, Accepting& a) {
             {"task", task_name(request.task)},
             {"plan", options.plan},
             {"price", {{"rows", price.rows}, {"evaluations", price.evaluations}, {"memory_mb", price.bytes >> 20}, {"seconds", price.seconds}}}};
+  if (!a.extended_from.empty()) echo["extended_from_video_id"] = a.extended_from;
   if (!f.warnings.empty()) echo["warnings"] = f.warnings;
   job.request = echo.dump(-1, ' ', false, Json::error_handler_t::replace);
 

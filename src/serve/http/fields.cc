@@ -365,7 +365,8 @@ const std::vector<Field>& create_fields() {
     for (const OptionSpec& spec : generate_options()) {
       bool known = false;
       for (const Field& f : all) known = known || std::string_view(f.name) == spec.key;
-      if (spec.describes_clip && !known) all.push_back({spec.key, spec.key, nullptr, nullptr, nullptr});
+      const bool file = std::string_view(spec.key) == "extend";   // of the server's own, never a client's to name
+      if (spec.describes_clip && !known && !file) all.push_back({spec.key, spec.key, nullptr, nullptr, nullptr});
     }
     return all;
   }();
@@ -494,6 +495,19 @@ Json create_schema() {
   Json properties = Json::object();
   for (const Field& f : create_fields()) properties[f.name] = field_schema(f);
   return {{"type", "object"}, {"additionalProperties", false}, {"required", {"prompt"}}, {"properties", properties}};
+}
+
+Json extension_schema() {
+  const Json video{{"type", "object"}, {"required", {"id"}}, {"additionalProperties", false}, {"properties", {{"id", {{"type", "string"}}}}},
+                   {"description", "the completed video that is extended"}};
+  Json properties{{"video", video}};
+  for (const Field& f : create_fields()) {
+    const std::string_view type = f.type ? f.type : "", option = f.option ? f.option : "", name = f.name;
+    const bool medium = type.starts_with("media") || type == "conditions" || type == "target";
+    const bool shape = option == "size" || option == "short_edge" || option == "aspect" || name == "width" || name == "height";
+    if (!medium && !shape && option != "task") properties[f.name] = field_schema(f);
+  }
+  return {{"type", "object"}, {"additionalProperties", false}, {"required", {"video", "prompt"}}, {"properties", properties}};
 }
 
 }  // namespace zt::http

@@ -46,5 +46,7 @@ CreateFields read_fields(const Body& body, const FieldRules& rules);
 
 // JSON Schema of a create request, from the same tables.
 Json create_schema();
+// The same of an extension: what follows from the video that is extended is left out.
+Json extension_schema();
 
 }  // namespace zt::http

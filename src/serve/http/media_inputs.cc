@@ -120,7 +120,7 @@ MediaReaders size_readers(const StoredMedia& media) {
     }
     return Sound{};
   };
-  return {picture, reference};
+  return {picture, reference, {}};
 }
 
 }  // namespace zt::http

@@ -223,15 +223,14 @@ const std::vector<Route>& routes() {
   using R = Request;
   using Id = const std::string&;
   auto not_yet = [](S&, R&, Id) -> Response {
-    throw HttpError(400, "not_supported", "", "this server makes no edits, extensions or characters yet: they need continuation, which the engine does not have; "
-                                              "use POST /v1/videos with references or first_frame, or remix");
+    throw HttpError(400, "not_supported", "", "this server makes no edits and no characters; use POST /v1/videos with references or first_frame, extensions, or remix");
   };
   static const std::vector<Route> table = {
       {"POST", "/v1/videos", "Create a video", kCreate, true, [](S& s, R& r, Id) { return s.create(r); }},
       {"GET", "/v1/videos", "List videos", kRead, false, [](S& s, R& r, Id) { return s.list(r); }},
-      {"POST", "/v1/videos/edits", "Edit a video (not possible yet)", kCreate, false, not_yet},
-      {"POST", "/v1/videos/extensions", "Extend a video (not possible yet)", kCreate, false, not_yet},
-      {"POST", "/v1/videos/characters", "Create a character (not possible yet)", kCreate, false, not_yet},
+      {"POST", "/v1/videos/edits", "Edit a video (not possible)", kCreate, false, not_yet},
+      {"POST", "/v1/videos/extensions", "A video and what comes after it, as one", kCreate, true, [](S& s, R& r, Id) { return s.extend(r); }},
+      {"POST", "/v1/videos/characters", "Create a character (not possible)", kCreate, false, not_yet},
       {"GET", "/v1/videos/{id}", "One video", kRead, false, [](S& s, R& r, Id id) { return s.retrieve(r, id); }},
       {"DELETE", "/v1/videos/{id}", "Delete a video, finished or not", kDelete, true, [](S& s, R& r, Id id) { return s.remove(r, id); }},
       {"GET", "/v1/videos/{id}/content", "Bytes of a finished video, its thumbnail or its spritesheet", kRead, false, [](S& s, R& r, Id id) { return s.content(r, id); }},

@@ -82,6 +82,7 @@ class Service {
   // --- routes ---
   Response create(Request& r);
   Response remix(Request& r, const std::string& id);
+  Response extend(Request& r);
   Response retrieve(const Request& r, const std::string& id);
   Response list(const Request& r);
   Response remove(const Request& r, const std::string& id);
@@ -112,7 +113,7 @@ class Service {
 
  private:
   struct Accepting;
-  Response accept(Request& r, Json options, Accepting& a);
+  Response accept(Request& r, Accepting& a);
   std::optional<Response> admit(Request& r);
   Response handle(Request& r);
   void add_cors(const Request& r, Response& out) const;

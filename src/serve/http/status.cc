@@ -189,7 +189,7 @@ Response Service::capabilities() {
        {"urls", options.allow_url},
        {"live", live_ ? static_cast<int64_t>(live_->most()) : 0},
        {"edits", false},
-       {"extensions", false}});
+       {"extensions", index.has_transformer}});
 }
 
 Response Service::ready() {
@@ -241,11 +241,12 @@ Json openapi_document(const Service& s) {
     const std::string_view path = route.pattern;
     const std::string done = method == "post" && path == "/v1/live" ? "201" : "200";
     op["responses"] = {{done, {{"description", "done"}, {"content", answer_of(route)}}}, {"4XX", error}, {"5XX", error}};
-    if (method == "post" && path == "/v1/videos")
-      op["requestBody"] = {{"required", true},
-                           {"content",
-                            {{"application/json", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}},
-                             {"multipart/form-data", {{"schema", {{"$ref", "#/components/schemas/CreateVideo"}}}}}}}};
+    auto body_of = [](const char* schema) {
+      const Json content{{"schema", {{"$ref", std::string("#/components/schemas/") + schema}}}};
+      return Json{{"required", true}, {"content", {{"application/json", content}, {"multipart/form-data", content}}}};
+    };
+    if (method == "post" && path == "/v1/videos") op["requestBody"] = body_of("CreateVideo");
+    if (path == "/v1/videos/extensions") op["requestBody"] = body_of("ExtendVideo");
     if (path.starts_with("/v1/live") && (method == "post" || method == "patch")) op["requestBody"] = live_body(method == "post");
     if (path == "/v1/votes" && method == "post") op["requestBody"] = vote_body();
     if (path.ends_with("/remix")) {
@@ -261,7 +262,12 @@ Json openapi_document(const Service& s) {
           {"paths", paths},
           {"components",
            {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}},
-            {"schemas", {{"CreateVideo", create_schema()}, {"Video", video_schema()}, {"Live", live_schema()}, {"Error", error_schema()}}}}}};
+            {"schemas",
+             {{"CreateVideo", create_schema()},
+              {"ExtendVideo", extension_schema()},
+              {"Video", video_schema()},
+              {"Live", live_schema()},
+              {"Error", error_schema()}}}}}};
 }
 
 Response Service::openapi() { return json_response(openapi_document(*this)); }

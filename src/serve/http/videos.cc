@@ -31,7 +31,7 @@ Json video_resource(const Job& job) {
            {"error", nullptr},
            {"remixed_from_video_id", job.remixed_from.empty() ? Json() : Json(job.remixed_from)}};
   for (const char* key : {"model", "prompt", "size", "seconds"}) out[key] = request.value(key, "");
-  for (const char* key : {"width", "height", "frames", "fps", "duration_seconds", "seed", "steps", "evaluations", "task", "plan", "warnings"})
+  for (const char* key : {"width", "height", "frames", "fps", "duration_seconds", "seed", "steps", "evaluations", "task", "plan", "extended_from_video_id", "warnings"})
     if (request.contains(key)) out[key] = request[key];
   if (job.status == JobStatus::cancelled) out["error"] = {{"code", "cancelled"}, {"message", "the video was cancelled"}};
   if (job.status == JobStatus::failed) out["error"] = {{"code", job.error_code}, {"message", job.error_message}};
