@@ -54,7 +54,7 @@ SPECIFIC = {
     "aspect_ratio": ["", "0:1", "1:0", "16", "16/9", "-1:1", "100:1", "1:100", "a:b", "1e9:1"],
     "plan": ["", "no such", "../plan.json", "/etc/passwd", "fast"],
     "model": ["", "gpt-4", "../h3-nano", "x" * 300],
-    "n": [0, 2, 10, 11], "generate_sound": [False], "fps": [0, 1, 23.976, 30, 60], "guidance_scale": [0, 2, 7.5], "quality": ["best", ""], "negative_prompt": ["ugly"], "flow_shift": [0, 99],
+    "n": [0, -1, 11, 1.5], "generate_sound": [False], "fps": [0, 1, 23.976, 30, 60], "guidance_scale": [0, 2, 7.5], "quality": ["best", ""], "negative_prompt": ["ugly"], "flow_shift": [0, 99],
     "num_frames": [0, 100001, 3000], "num_inference_steps": [0, 1, 1002], "evaluations": [0, 1001], "short_edge": [0, 31, 16385], "priority": ["high", ""],
     "deadline_seconds": [0, 10**9], "seed": [-1, 2**64, 1.5, "7"],
     "conditions": [[{}], [{"type": "image"}], [{"type": "text", "uri": "x"}], [{"type": "image", "uri": "x", "role": "hero"}],

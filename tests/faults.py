@@ -138,7 +138,7 @@ def clean_folder(farm, jobs):
         folder = farm.data / "jobs" / j["id"]
         token = Path(j["result"]["files"]["video"]["path"]).parent.name
         left += [str(p) for p in folder.iterdir() if p.name != token]
-        left += [str(p) for p in (folder / token).iterdir() if p.name not in ("video.mp4", "thumbnail.webp", "spritesheet.webp", "stream.mp4")]
+        left += [str(p) for p in (folder / token).iterdir() if p.name not in ("video.mp4", "thumbnail.webp", "spritesheet.webp", "stream.mp4", "latents.safetensors")]
     return left
 
 

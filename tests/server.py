@@ -2,6 +2,7 @@
 """zoetrope serve against the official openai client, browsers' requests, careless and hostile clients. Ends with "N passed, N failed".
 usage: tests/server.py ZOETROPE [MODEL]      (in the environment of tests/requirements.txt)"""
 import base64
+import hashlib
 import http.client
 import http.server
 import io
@@ -194,6 +195,42 @@ def extensions(s):
         check("extension: a file is refused", False, "nothing was raised")
     except openai.BadRequestError as e:
         check("extension: a file is refused", e.body["param"] == "video" and e.body["code"] == "not_supported", e.body)
+
+
+def several(s, folder):
+    client = openai.OpenAI(api_key="unused", base_url=f"http://127.0.0.1:{s.port}/v1", max_retries=0)
+    three = client.videos.create_and_poll(prompt=PROMPT, extra_body={**SMALL, "prompt": PROMPT, "seed": 20, "n": 3})
+    check("n: one video of three clips", three.status == "completed" and three.n == 3 and [o["seed"] for o in three.outputs] == [20, 21, 22], three)
+    clips = [client.videos.download_content(three.id, variant=str(i)).read() for i in range(3)]
+    alone = s.request("POST", "/v1/videos", {**SMALL, "seed": 22}).json["id"]
+    check("n: each has the bytes of a request of its own", s.wait(alone)["sha256"] == three.outputs[2]["sha256"] == hashlib.sha256(clips[2]).hexdigest() and
+          len(set(clips)) == 3 and clips[0] == s.request("GET", f"/v1/videos/{three.id}/content").data, three.outputs)
+    check("n: there is no fourth", s.request("GET", f"/v1/videos/{three.id}/content?variant=3").status == 404)
+    r = s.request("POST", "/v1/videos", {**SMALL, "n": 2, "stream": True})
+    check("n: no stream of several", r.status == 400 and r.json["error"]["param"] == "stream", r.data)
+    # Killed while the third of four is made: the whole ones are not made again.
+    data = folder / "killed"
+    t = Server(data, "--workers", "0")
+    worker = lambda: subprocess.Popen([EXE, "worker", "--model", MODEL, "--data", data, "--threads", "2", "--lease", "2"], stderr=subprocess.DEVNULL)
+    w = worker()
+    video = t.request("POST", "/v1/videos", {**SMALL, "seed": 20, "n": 4, "num_inference_steps": 101}).json["id"]
+    notes = lambda: sorted(data.glob(f"jobs/{video}/run.*/made.*.json"))
+    end = time.time() + 60
+    while len(notes()) < 2 and time.time() < end:
+        time.sleep(0.01)
+    w.kill()
+    w.wait()
+    before = {p.name: p.stat().st_mtime_ns for p in notes()}
+    w = worker()
+    done = t.wait(video)
+    after = {p.name: p.stat().st_mtime_ns for p in notes()}
+    check("n: after a kill the whole clips are kept", done["status"] == "completed" and len(done["outputs"]) == 4 and 2 <= len(before) < 4 and
+          all(after[k] == v for k, v in before.items()), (before, after, done))
+    sums = [hashlib.sha256(t.request("GET", f"/v1/videos/{video}/content?variant={i}").data).hexdigest() for i in range(4)]
+    w.terminate()
+    w.wait()
+    check("n: and each is served", sums == [o["sha256"] for o in done["outputs"]] and len(set(sums)) == 4, sums)
+    t.stop()
 
 
 def other_bodies(s):
@@ -475,6 +512,7 @@ def main():
         try:
             video = official_client(s)
             extensions(s)
+            several(s, folder)
             other_bodies(s)
             browser(s, video)
             properties = events(s)

@@ -134,14 +134,16 @@ int percent_of(Stage stage, int64_t done, int64_t total) {
 // Tells the store how far a job is: every evaluation, and of the other stages at most ten reports a second.
 class Reporter {
  public:
-  Reporter(const Worker& w, const Lease& lease, Watchman& watchman) : w_(w), lease_(lease), watchman_(watchman) {}
+  // Of clip `at` among `count`.
+  Reporter(const Worker& w, const Lease& lease, Watchman& watchman, int64_t at, int64_t count)
+      : w_(w), lease_(lease), watchman_(watchman), at_(static_cast<int>(at)), count_(static_cast<int>(count)) {}
 
   void operator()(Stage stage, int64_t done, int64_t total) {
     const auto now = Clock::now();
     if (stage == stage_ && stage != Stage::denoise && done < total && now - last_ < 100ms) return;
     stage_ = stage, last_ = now;
     try {
-      const LeaseState s = w_.store.progress(lease_, {stage_name(stage), done, total, percent_of(stage, done, total)});
+      const LeaseState s = w_.store.progress(lease_, {stage_name(stage), done, total, (100 * at_ + percent_of(stage, done, total)) / count_});
       yield_ = s.yield;
       watchman_.heed(s);
     } catch (const Error& e) {   // a bar that lags is no reason to lose a run
@@ -154,6 +156,7 @@ class Reporter {
   const Worker& w_;
   Lease lease_;
   Watchman& watchman_;
+  int at_, count_;
   Stage stage_ = Stage::encode;
   Clock::time_point last_{};
   bool yield_ = false;
@@ -187,30 +190,45 @@ Request read_request(const Worker& w, const Job& job, GenerateOptions o) {
   return build_request(o, w.engine.index());
 }
 
+std::string clip_file(int64_t at) { return at ? fmt::format("/video.{}.mp4", at) : "/video.mp4"; }
+
+// How many clips the job wants, of one request with seeds that follow each other.
+int64_t clips_of(const Job& job) {
+  const Json options = Json::parse(job.options, nullptr, false);
+  return options.is_object() && options.contains("n") && options["n"].is_number_integer() ? std::clamp<int64_t>(options["n"].get<int64_t>(), 1, kMostClips) : 1;
+}
+
+// What is written of a clip when it is whole; null if there is no such note, or one of other clips.
+Json read_note(const std::string& path, const std::string& identity) {
+  std::error_code ec;
+  if (!fs::exists(path, ec)) return {};
+  try {
+    Json note = read_json(path, 1 << 20);
+    if (note.value("identity", "") == identity && note["clip"].is_object() && note["clip"]["files"].is_object()) return std::move(note["clip"]);
+  } catch (const std::exception&) {   // cut short: the clip is made again
+  }
+  return {};
+}
+
 Json file_json(const Worker& w, const std::string& relative, const char* type) {
   return {{"path", relative}, {"bytes", fs::file_size(w.path(relative))}, {"sha256", sha256_file(w.path(relative))}, {"type", type}};
 }
 
-std::string result_json(const Worker& w, const std::string& folder, const JobReport& report) {
-  Json j = report_json(report);
-  for (const char* key : {"output", "prompt", "model"}) j.erase(key);
-  j["model"] = fs::path(report.model).filename().string();
-  j["files"] = {{"video", file_json(w, folder + "/video.mp4", "video/mp4")},
-                {"thumbnail", file_json(w, folder + "/thumbnail.webp", "image/webp")},
-                {"spritesheet", file_json(w, folder + "/spritesheet.webp", "image/webp")},
-                {"latents", file_json(w, folder + "/latents.safetensors", "application/octet-stream")}};
-  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+// What belongs together of a job's clips and saved states: others would come out otherwise.
+std::string identity_of(const Worker& w, const Job& job) {
+  return sha256(fmt::format("{}\n{}\n{}\n{}\n{}", kVersion, w.hash, plan_to_json(w.engine.plan()).dump(), ops_name(w.engine.ops()), job.options));
 }
 
-// Runs the job into `folder` (relative); the result's JSON.
-std::string run_claimed(const Worker& w, const Job& job, const std::string& folder, Watchman& watchman) {
+// Runs one of a job's clips, number `at` of `count` with the seed that many higher, into `folder` (relative); the clip's result.
+Json make_clip(const Worker& w, const Job& job, const std::string& folder, Watchman& watchman, int64_t at, int64_t count) {
   const Lease lease{job.id, job.token};
   const GenerateOptions options = read_options(w, job);
   Request request = read_request(w, job, options);
-  const std::string kept = job_folder(job.id) + "/checkpoint";
-  const std::string identity = sha256(fmt::format("{}\n{}\n{}\n{}\n{}", kVersion, w.hash, plan_to_json(w.engine.plan()).dump(), ops_name(w.engine.ops()), job.options));
+  request.seed += static_cast<uint64_t>(at);
+  const std::string kept = job_folder(job.id) + "/checkpoint", identity = fmt::format("{} {}", identity_of(w, job), at);
+  const std::string video = clip_file(at);
 
-  Reporter report(w, lease, watchman);
+  Reporter report(w, lease, watchman, at, count);
   Hooks hooks;
   hooks.cancel = watchman.cancel();
   hooks.progress = [&](Stage stage, int64_t done, int64_t total) {
@@ -241,22 +259,56 @@ std::string run_claimed(const Worker& w, const Job& job, const std::string& fold
     const auto bytes = encode_png(shrink(rgb, static_cast<int>(width), static_cast<int>(height), 512));
     write_file(w.path(job_folder(job.id) + "/preview.png"), bytes.data(), bytes.size(), false);
   };
-  hooks.latents = [&](const Latents& l) { save_latents(w.path(folder + "/latents.safetensors"), l); };
+  if (at == 0) hooks.latents = [&](const Latents& l) { save_latents(w.path(folder + "/latents.safetensors"), l); };
   std::optional<ContactSheet> sheet;
-  const JobReport done = run_request(w.engine, options, std::move(request), w.hash, w.path(folder + "/video.mp4"), hooks,
+  const JobReport done = run_request(w.engine, options, std::move(request), w.hash, w.path(folder + video), hooks,
                                      [&](const ClipInfo& clip, const uint8_t* rgb, int64_t count) {
                                        const int width = static_cast<int>(clip.width), height = static_cast<int>(clip.height);
                                        if (!sheet) sheet.emplace(clip.num_frames, 4, 4, 320);
                                        for (int64_t i = 0; i < count; ++i) sheet->add(rgb + i * 3 * width * height, width, height);
                                      },
-                                     w.path(folder + "/stream.mp4"));
-  for (const auto& [name, picture] : {std::pair{"/thumbnail.webp", sheet->middle()}, std::pair{"/spritesheet.webp", sheet->sheet()}}) {
-    const auto bytes = encode_webp(picture);
-    write_file(w.path(folder + name), bytes.data(), bytes.size(), true);
+                                     at == 0 ? w.path(folder + "/stream.mp4") : "");
+  flush_to_disk(w.path(folder + video));
+  Json j = report_json(done);
+  for (const char* key : {"output", "prompt", "model"}) j.erase(key);
+  j["model"] = fs::path(done.model).filename().string();
+  j["files"] = {{"video", file_json(w, folder + video, "video/mp4")}};
+  if (at == 0) {   // pictures and latents stand for the job
+    for (const auto& [name, picture] : {std::pair{"thumbnail", sheet->middle()}, std::pair{"spritesheet", sheet->sheet()}}) {
+      const auto bytes = encode_webp(picture);
+      const std::string path = fmt::format("{}/{}.webp", folder, name);
+      write_file(w.path(path), bytes.data(), bytes.size(), true);
+      j["files"][name] = file_json(w, path, "image/webp");
+    }
+    flush_to_disk(w.path(folder + "/latents.safetensors"));
+    j["files"]["latents"] = file_json(w, folder + "/latents.safetensors", "application/octet-stream");
   }
-  for (const char* name : {"/video.mp4", "/latents.safetensors"}) flush_to_disk(w.path(folder + name));
   flush_to_disk(w.path(folder));
-  return result_json(w, folder, done);
+  return j;
+}
+
+// Runs the job into `folder`; the result's JSON. Of several clips each is noted when it is whole, and not made again after an interruption.
+std::string run_claimed(const Worker& w, const Job& job, const std::string& folder, Watchman& watchman) {
+  const int64_t count = clips_of(job);
+  const std::string identity = identity_of(w, job);
+  Json result, videos = Json::array();
+  double seconds = 0;
+  for (int64_t at = 0; at < count; ++at) {
+    const std::string note = w.path(fmt::format("{}/made.{}.json", folder, at));
+    Json clip = read_note(note, identity);
+    if (clip.is_null()) {
+      clip = make_clip(w, job, folder, watchman, at, count);
+      const std::string text = Json{{"identity", identity}, {"clip", clip}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+      if (count > 1) write_file(note, text.data(), text.size(), true);
+    }
+    for (auto& [name, file] : clip["files"].items()) file["path"] = folder + "/" + fs::path(file.value("path", "")).filename().string();
+    seconds += clip.value("total_seconds", 0.0);
+    videos.push_back(clip["files"]["video"]);
+    videos.back()["seed"] = clip["seed"];
+    if (at == 0) result = std::move(clip);
+  }
+  if (count > 1) result["videos"] = videos, result["total_seconds"] = seconds;
+  return result.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void remove_folder(const std::string& path) {
@@ -264,11 +316,23 @@ void remove_folder(const std::string& path) {
   fs::remove_all(path, ec);
 }
 
-// Files of claims before this one, of this job.
-void remove_older_runs(const Worker& w, const Job& job, const std::string& folder) {
+// Folders of claims before this one, of this job, go; of several clips those that are whole go on in this one's.
+void take_over_older_runs(const Worker& w, const Job& job, const std::string& folder) {
   std::error_code ec;
-  for (const auto& e : fs::directory_iterator(w.path(job_folder(job.id)), ec))
-    if (e.path().filename().string().starts_with("run.") && e.path() != fs::path(w.path(folder))) remove_folder(e.path().string());
+  const int64_t count = clips_of(job);
+  for (const auto& e : fs::directory_iterator(w.path(job_folder(job.id)), ec)) {
+    if (!e.path().filename().string().starts_with("run.") || e.path() == fs::path(w.path(folder))) continue;
+    for (int64_t at = 0; count > 1 && at < count; ++at) {
+      const std::string note = fmt::format("/made.{}.json", at);
+      Json clip = read_note(e.path().string() + note, identity_of(w, job));
+      if (clip.is_null()) continue;
+      std::vector<std::string> names{note, "/stream.mp4"};
+      for (const auto& [name, file] : clip["files"].items()) names.insert(names.begin(), "/" + fs::path(file.value("path", "")).filename().string());
+      for (const std::string& name : names)   // the note last of what it speaks of
+        if (at == 0 || name != "/stream.mp4") fs::rename(e.path().string() + name, w.path(folder + name), ec);
+    }
+    remove_folder(e.path().string());
+  }
 }
 
 const char* code_of(ErrorKind kind) {
@@ -312,7 +376,7 @@ Outcome run_guarded(const Worker& w, const Job& job, const std::string& folder) 
   Watchman watchman(w, {job.id, job.token});
   try {
     make_folder(w.path(folder));
-    remove_older_runs(w, job, folder);
+    take_over_older_runs(w, job, folder);
     return {Outcome::completed, "", run_claimed(w, job, folder, watchman)};
   } catch (const Cancelled&) {
     return stopped(watchman);

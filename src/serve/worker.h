@@ -17,6 +17,10 @@ namespace zt {
 // While a job runs, jobs/ID/preview.png under the data folder is its latest picture, replaced between evaluations; it may be absent.
 // jobs/ID/run.TOKEN/stream.mp4 is the clip as it grows (Mp4Options::stream_path); it stays for about an hour after the end.
 
+// A job whose options hold "n" (2 to kMostClips) makes as many clips, with seeds from its own on. The result is that of the first and has
+// "videos": [{"path", "bytes", "sha256", "type", "seed"}] of all; its total_seconds are those of all.
+constexpr int64_t kMostClips = 10;
+
 struct WorkerOptions {
   std::string data;                          // data folder; of all workers of a store the same files
   std::string name;                          // in Job::worker; "" = host and process

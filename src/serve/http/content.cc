@@ -90,15 +90,18 @@ Response Service::stream(const Request& r, const std::string& id) {
 Response Service::content(const Request& r, const std::string& id) {
   const std::string* given = r.parameter("variant");
   const std::string variant = !given || *given == "0" ? "video" : *given;
-  if (variant != "video" && variant != "thumbnail" && variant != "spritesheet")
-    refuse("variant", "variant is \"{}\"; wanted video, thumbnail or spritesheet", variant.substr(0, 40));
+  const bool numbered = variant.size() == 1 && variant[0] > '0' && variant[0] <= '9';   // one of several clips
+  if (variant != "video" && variant != "thumbnail" && variant != "spritesheet" && !numbered)
+    refuse("variant", "variant is \"{}\"; wanted video, thumbnail, spritesheet or the number of a clip", variant.substr(0, 40));
   const Job job = find_job(*this, r, id);
   if (job.status == JobStatus::failed || job.status == JobStatus::cancelled) throw not_made(job);
   if (job.status != JobStatus::completed) throw HttpError(404, "video_not_ready", "id", "Generation is still in-progress");
   const Json result = Json::parse(job.result, nullptr, false);
-  if (!result.is_object() || !result.contains("files") || !result["files"].contains(variant))
-    throw HttpError(404, "variant_not_made", "variant", fmt::format("this video has no {}", variant));
-  const Json& file = result["files"][variant];
+  const size_t number = numbered ? static_cast<size_t>(variant[0] - '0') : 0;
+  const bool made = result.is_object() && result.contains("files") &&
+                    (numbered ? result.contains("videos") && number < result["videos"].size() : result["files"].contains(variant));
+  if (!made) throw HttpError(404, "variant_not_made", "variant", fmt::format("this video has no {}{}", numbered ? "clip " : "", variant));
+  const Json& file = numbered ? result["videos"][number] : result["files"][variant];
   const auto open = open_file(options.data + "/" + file.value("path", ""));
   if (!open) throw HttpError(404, "content_missing", "id", "the file of this video is no longer there");
   const std::string tag = "\"" + file.value("sha256", job.id + variant) + "\"";

@@ -227,7 +227,9 @@ Response Service::accept(Request& r, Accepting& a) {
     if (e.kind != ErrorKind::request) throw;
     rethrow_named(e.what(), f);
   }
-  const Price price = pricer.price(request, geometry);
+  const int64_t clips = f.options.value("n", int64_t{1});
+  Price price = pricer.price(request, geometry);
+  price.evaluations *= clips, price.seconds *= static_cast<double>(clips);
   if (options.memory_bytes && price.bytes > options.memory_bytes)
     throw HttpError(413, "too_large", f.spelled.count("size") ? f.spelled.at("size") : "size",
                     fmt::format("{}x{} with {} frames needs about {} MiB; this server has {} MiB for a request. Ask for a smaller or shorter clip", geometry.width,
@@ -271,6 +273,7 @@ Response Service::accept(Request& r, Accepting& a) {
             {"task", task_name(request.task)},
             {"plan", options.plan},
             {"price", {{"rows", price.rows}, {"evaluations", price.evaluations}, {"memory_mb", price.bytes >> 20}, {"seconds", price.seconds}}}};
+  if (clips > 1) echo["n"] = clips;
   if (!a.extended_from.empty()) echo["extended_from_video_id"] = a.extended_from;
   if (!f.warnings.empty()) echo["warnings"] = f.warnings;
   job.request = echo.dump(-1, ' ', false, Json::error_handler_t::replace);

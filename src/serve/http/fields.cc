@@ -5,6 +5,7 @@
 
 #include "models/minimax_h3/layout.h"
 #include "serve/http/errors.h"
+#include "serve/worker.h"
 
 namespace zt::http {
 
@@ -186,7 +187,11 @@ void must_be(Reader& r, double value, double only, const std::string& where, con
 }
 
 void apply_fps(Reader& r, const Json& v, const std::string& where) { must_be(r, r.number(v, where), h3::kFps, where, "the model makes 24 frames a second"); }
-void apply_n(Reader& r, const Json& v, const std::string& where) { must_be(r, r.number(v, where), 1, where, "send one request a clip, with seeds of your choice"); }
+void apply_n(Reader& r, const Json& v, const std::string& where) {
+  const int64_t n = r.integer(v, where);
+  if (n < 1 || n > kMostClips) refuse(where, "{} is {}; wanted 1 to {}", where, n, kMostClips);
+  r.set("n", n, where);
+}
 void apply_guidance(Reader& r, const Json& v, const std::string& where) { must_be(r, r.number(v, where), 1, where, "guidance is distilled into the model"); }
 void apply_video_shift(Reader& r, const Json& v, const std::string& where) {
   must_be(r, r.number(v, where), r.rules().index.video_shift, where, "the shift is the model's own");
@@ -321,8 +326,8 @@ const std::vector<Field>& special_fields() {
       {"conditions", nullptr, "conditions", "media with their roles, as MiniMax-H3's scripts send them", apply_conditions},
       {"target", nullptr, "target", "shape and length, as MiniMax-H3's scripts send them", apply_target},
       {"fps", nullptr, "number", "24", apply_fps},
-      {"n", nullptr, "integer", "1", apply_n},
-      {"num_outputs_per_prompt", nullptr, "integer", "1", apply_n},
+      {"n", nullptr, "integer", "clips to make, with seeds that follow each other: content?variant=0 to n - 1", apply_n},
+      {"num_outputs_per_prompt", nullptr, "integer", "as n", apply_n},
       {"guidance_scale", nullptr, "number", "1: guidance is distilled into the model", apply_guidance},
       {"negative_prompt", nullptr, "string", "empty: guidance is distilled into the model", apply_negative},
       {"flow_shift", nullptr, "number", "the model's own", apply_video_shift},
@@ -403,6 +408,8 @@ void Reader::finish() {
   if (width.has_value() != height.has_value()) refuse(width_where, "width and height belong together; give both");
   if (width) set("size", fmt::format("{}x{}", *width, *height), "width");
   if (out.options.contains("aspect") && out.options["aspect"] == "auto") out.options.erase("aspect"), out.spelled.erase("aspect");
+  if (out.options.contains("n") && out.options["n"] == 1) out.options.erase("n");
+  if (out.stream && out.options.contains("n")) refuse("stream", "stream answers with one clip; ask for the {} clips without it", out.options["n"].get<int64_t>());
   if (out.model.empty()) out.model = rules_.models.front();
 }
 
@@ -431,6 +438,7 @@ Json field_schema(const Field& f) {
                     {"anyOf", {{{"type", "string"}}, {{"type", "object"}, {"properties", {{"image_url", {{"type", "string"}}}}}, {"required", {"image_url"}}}}}};
   Json out{{"type", type}};
   if (std::string_view(f.name) == "seconds") out = {{"anyOf", {{{"type", "string"}}, {{"type", "number"}}}}};
+  if (std::string_view(f.name) == "n" || std::string_view(f.name) == "num_outputs_per_prompt") out["minimum"] = 1, out["maximum"] = kMostClips;
   if (type == "media") out = medium;
   if (type == "media list") out = {{"anyOf", {medium, {{"type", "array"}, {"items", medium}, {"maxItems", 12}}}}};
   if (type == "conditions") {

@@ -90,7 +90,8 @@ void Service::ended(const Job& job) {
   if (!result.is_object()) return;
   const double total = result.value("total_seconds", 0.0);
   metrics.add("zoetrope_job_seconds_total", "", total);
-  metrics.add("zoetrope_clip_seconds_total", "", result.value("seconds", 0.0));
+  const double clips = result.contains("videos") ? static_cast<double>(result["videos"].size()) : 1;
+  metrics.add("zoetrope_clip_seconds_total", "", result.value("seconds", 0.0) * clips);
   if (result.contains("stages") && result["stages"].is_array())
     for (const Json& stage : result["stages"])
       metrics.add("zoetrope_stage_seconds_total", fmt::format("stage=\"{}\"", stage.value("stage", "")), stage.value("seconds", 0.0));

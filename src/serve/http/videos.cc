@@ -31,7 +31,8 @@ Json video_resource(const Job& job) {
            {"error", nullptr},
            {"remixed_from_video_id", job.remixed_from.empty() ? Json() : Json(job.remixed_from)}};
   for (const char* key : {"model", "prompt", "size", "seconds"}) out[key] = request.value(key, "");
-  for (const char* key : {"width", "height", "frames", "fps", "duration_seconds", "seed", "steps", "evaluations", "task", "plan", "extended_from_video_id", "warnings"})
+  for (const char* key : {"width", "height", "frames", "fps", "duration_seconds", "seed", "steps", "evaluations", "task", "plan", "n", "extended_from_video_id",
+                          "warnings"})
     if (request.contains(key)) out[key] = request[key];
   if (job.status == JobStatus::cancelled) out["error"] = {{"code", "cancelled"}, {"message", "the video was cancelled"}};
   if (job.status == JobStatus::failed) out["error"] = {{"code", job.error_code}, {"message", job.error_message}};
@@ -50,6 +51,14 @@ Json video_resource(const Job& job) {
     out["media_type"] = video.value("type", "video/mp4");
     out["bytes"] = video.value("bytes", int64_t{0});
     out["sha256"] = video.value("sha256", "");
+    if (result.contains("videos")) {
+      out["outputs"] = Json::array();
+      for (const Json& v : result["videos"])
+        out["outputs"].push_back({{"url", fmt::format("/v1/videos/{}/content?variant={}", job.id, out["outputs"].size())},
+                                  {"seed", v.value("seed", uint64_t{0})},
+                                  {"bytes", v.value("bytes", int64_t{0})},
+                                  {"sha256", v.value("sha256", "")}});
+    }
   }
   return out;
 }
