@@ -43,6 +43,11 @@ with tempfile.TemporaryDirectory() as t:
     _, report, streams = generate(folder, "reuse", dict(base, sampler={"reuse_video": 9, "reuse_sound": 9, "reuse_most": 1}), *short)
     check(report["evaluations"] == 5 and report["evaluations_left_out"] == 1, "of 5 evaluations the first two, one after a reuse, and the last are computed")
     check(streams != plain, "a reused velocity is another clip")
+    _, _, dense = generate(folder, "dense", dict(base, denoiser={"compute": "bf16", "attention_mass": 1}), "--frames", 56, "--evaluations", 2)
+    sparse = {"denoiser": {"compute": "bf16", "attention_mass": 0.5}}
+    _, _, masked = generate(folder, "masked", dict(base, **sparse), "--frames", 56, "--evaluations", 2)
+    check(masked and masked != dense, "attention that leaves blocks out is another clip")
+    check(generate(folder, "masked", dict(base, **sparse), "--frames", 56, "--evaluations", 2, threads=1)[2] == masked, "blocks are chosen the same for any number of threads")
     again = generate(folder, "reuse", dict(base, sampler={"reuse_video": 9, "reuse_sound": 9, "reuse_most": 1}), *short, threads=1)
     check(again[2] == streams, "reuse decides the same for any number of threads")
     _, report, _ = generate(folder, "few", dict(base, sampler={"evaluations": 3}), "--frames", 22)
@@ -52,7 +57,7 @@ with tempfile.TemporaryDirectory() as t:
     _, report, _ = generate(folder, "quick", dict(base, encoder={"preset": "ultrafast", "sound_coder": "fast"}, measured={"error": {"latents": 0.5}}), *short)
     check(report["plan"]["measured"]["error"]["latents"] == 0.5, "the report holds the plan's measured error")
     for name, plan, word in (("bad1", {"stages": {"overlap": "yes"}}, "overlap"), ("bad2", {"sampler": {"reuse_video": -1}}, "reuse_video"),
-                             ("bad3", {"encoder": {"preset": "warp"}}, "warp"), ("bad4", {"denoiser": {"compute": "f31"}}, "f31")):
+                             ("bad3", {"encoder": {"preset": "warp"}}, "warp"), ("bad4", {"denoiser": {"compute": "f31"}}, "f31"), ("bad5", {"denoiser": {"attention_mass": 0}}, "attention_mass")):
         code, message, _ = generate(folder, name, plan, *short)
         check(code == 2 and word in message, f"{name}: refused by name")
     for args, code, word in ((["--hardware", "nowhere"], 2, "mi355x"), (["--ranks", "9"], 2, "--ranks"), (["--size", "100x100"], 2, "--size"),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/block_mask.h"
 #include "kernels/ops.h"
 
 namespace zt {
@@ -11,6 +12,7 @@ namespace zt {
 namespace {
 
 constexpr int64_t kQueries = 48, kKeys = 240;   // of one block in float32: multiples of every table's register tile
+static_assert(kMaskBlock % kQueries == 0);
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -54,15 +56,19 @@ struct Work {      // scratch of one worker
   float* sum;      // [kQueries]
 };
 
-void attend_block(const Ops& ops, const AttentionArgs& a, const Layout& l, const Packed& p, const Work& w, int64_t head, int64_t row) {
+// A block of queries against the keys in `seen`: blocks of kMaskBlock keys, ascending; none given: all keys.
+void attend_block(const Ops& ops, const AttentionArgs& a, const Layout& l, const Packed& p, const Work& w, int64_t head, int64_t row,
+                  std::span<const int32_t> seen) {
   const int64_t D = a.head_dim, m = std::min(kQueries, a.q_rows - row), zero = 0;
   const int64_t lds = round_up(kKeys, ops.f32_cols);
   std::fill(w.o, w.o + m * l.d_pad, 0.0f);
   std::fill(w.top, w.top + m, -std::numeric_limits<float>::infinity());
   std::fill(w.sum, w.sum + m, 0.0f);
   const int64_t visible = a.causal ? std::clamp<int64_t>(first_valid(a, row + m - 1), 0, a.kv_rows) : a.kv_rows;
-  const int64_t block = std::max<int64_t>(ops.f32_cols, kKeys / ops.f32_cols * ops.f32_cols);
-  for (int64_t j = 0; j < visible; j += block) {
+  const int64_t block = seen.empty() ? std::max<int64_t>(ops.f32_cols, kKeys / ops.f32_cols * ops.f32_cols) : kMaskBlock;
+  const int64_t steps = seen.empty() ? (visible + block - 1) / block : static_cast<int64_t>(seen.size());
+  for (int64_t step = 0; step < steps; ++step) {
+    const int64_t j = (seen.empty() ? step : seen[static_cast<size_t>(step)]) * block;
     const int64_t n = std::min(block, visible - j), n_pad = std::min(round_up(n, ops.f32_lane), l.kv_pad - j);
     // Whole panels: the last one of the block may go past what is visible, never past the packed keys.
     const int64_t span = std::min(round_up(n_pad, ops.f32_cols), l.kv_pad - j);
@@ -83,7 +89,7 @@ void attend_block(const Ops& ops, const AttentionArgs& a, const Layout& l, const
   }
 }
 
-void attention_f32(const Exec& exec, const AttentionArgs& a) {
+void attention_f32(const Exec& exec, const AttentionArgs& a, const BlockMask& mask) {
   const Ops& ops = exec.ops;
   Arena::Scope scope(exec.scratch);
   const int threads = exec.threads.count();
@@ -104,12 +110,13 @@ void attention_f32(const Exec& exec, const AttentionArgs& a) {
     const Work w{s, s + s_floats, s + s_floats + o_floats, s + s_floats + o_floats + round_up(kQueries, 16)};
     for (; i < end; ++i) {
       const int64_t h = i / blocks, kv = h / group;
-      attend_block(ops, a, l, head_of(kv), w, h, i % blocks * kQueries);
+      const int64_t row = i % blocks * kQueries;
+      attend_block(ops, a, l, head_of(kv), w, h, row, mask.kept ? mask.row(h, row / kMaskBlock) : std::span<const int32_t>{});
     }
   });
 }
 
-void attention_bf16(const Exec& exec, const AttentionArgs& a) {
+void attention_bf16(const Exec& exec, const AttentionArgs& a, const BlockMask& mask) {
   const Ops& ops = exec.ops;
   Arena::Scope scope(exec.scratch);
   const int64_t D = a.head_dim, size = round_up(a.kv_rows, 32) * round_up(D, 32);   // values of a head's packed keys, and values
@@ -129,9 +136,10 @@ void attention_bf16(const Exec& exec, const AttentionArgs& a) {
   exec.threads.parallel_for(blocks * a.heads, 1, [&](int64_t i, int64_t end, int worker) {
     for (; i < end; ++i) {
       const int64_t h = i / blocks, row = i % blocks * rows, kv = h / group;
+      const std::span<const int32_t> seen = mask.kept ? mask.row(h, row / kMaskBlock) : std::span<const int32_t>{};
       ops.bf16_attention({a.q + row * a.q_stride + h * D, a.o_tiles ? nullptr : a.o + row * a.o_stride + h * D, a.o_tiles, row, h * D,
                           int64_t{a.heads} * D, a.q_stride, a.o_stride,
-                          std::min(rows, a.q_rows - row), first_valid(a, row), packed + 2 * kv * size, packed + (2 * kv + 1) * size,
+                          std::min(rows, a.q_rows - row), first_valid(a, row), seen.data(), static_cast<int64_t>(seen.size()), kMaskBlock, packed + 2 * kv * size, packed + (2 * kv + 1) * size,
                           a.kv_rows, D, a.scale, scratch + worker * room});
     }
   });
@@ -149,9 +157,13 @@ void attention(const Exec& exec, const AttentionArgs& a) {
     fail(ErrorKind::internal, "attention: found a result in tiles of {} heads of {} computed in {}; fix the caller", a.heads, a.head_dim,
          compute_name(a.compute));
   }
+  if (!(a.mass > 0) || (a.mass < 1 && a.causal)) fail(ErrorKind::internal, "attention: found mass {}{}, wanted above 0, and 1 with causal; fix the caller", a.mass, a.causal ? " with causal" : "");
   if (a.q_rows < 1) return;
-  if (tiled) attention_bf16(exec, a);
-  else attention_f32(exec, a);
+  Arena::Scope scope(exec.scratch);
+  BlockMask mask;
+  if (a.mass < 1 && a.kv_rows > kMaskBlock) mask = choose_blocks(exec, a);
+  if (tiled) attention_bf16(exec, a, mask);
+  else attention_f32(exec, a, mask);
 }
 
 }  // namespace zt

@@ -20,6 +20,9 @@ struct AttentionArgs {
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;
   bool causal = false;                 // row i sees keys 0 .. i + kv_rows - q_rows
+  double mass = 1;                     // below 1: blocks of keys are left out as long as the others are expected to hold this share of the weight (block_mask.h);
+                                       // not with causal
+  int64_t sink = 0;                    // leading rows (text) that every query sees, and whose blocks of queries see every key, whatever mass says
   Compute compute = Compute::f32;      // attention_compute of it; bf16: q, k, v and the weights rounded to bf16, sums and softmax in float32
 };
 

@@ -99,6 +99,9 @@ struct Bf16Attention {
   int64_t q_stride, o_stride;
   int64_t m;                     // queries of the block, at most bf16_queries
   int64_t first_valid;           // query i sees keys below first_valid + i; INT64_MAX: all
+  // Null: every key. Otherwise the blocks of key_block keys that are seen, ascending; key_block is a multiple of 32.
+  const int32_t* key_blocks;
+  int64_t key_block_count, key_block;
   const uint16_t* k_tiles;
   const uint16_t* v_tiles;
   int64_t rows, d;

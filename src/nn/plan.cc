@@ -36,7 +36,8 @@ void read_section(const JsonView& j, const Section& s, Plan& plan) {
   plan.*s.field = type;
   if (s.field == &Plan::denoiser) {
     plan.adaln_tables = j.boolean("adaln_tables", plan.adaln_tables);
-    refuse_others(j, {"compute", "adaln_tables"});
+    plan.attention_mass = j.number("attention_mass", 0.01, 1, plan.attention_mass);
+    refuse_others(j, {"compute", "adaln_tables", "attention_mass"});
   } else {
     refuse_others(j, {"compute"});
   }
@@ -139,7 +140,7 @@ Plan read_plan(const std::string& name, const std::string& model_folder) {
 Json plan_to_json(const Plan& plan) {
   Json j{{"name", plan.name}};
   for (const Section& s : kSections) j[s.name] = {{"compute", compute_name(plan.*s.field)}};
-  j["denoiser"]["adaln_tables"] = plan.adaln_tables;
+  j["denoiser"]["adaln_tables"] = plan.adaln_tables, j["denoiser"]["attention_mass"] = plan.attention_mass;
   j["stages"] = {{"overlap", plan.overlap}};
   j["sampler"] = {{"evaluations", plan.evaluations}, {"reuse_video", plan.reuse.video}, {"reuse_sound", plan.reuse.sound}, {"reuse_most", plan.reuse.most}};
   j["encoder"] = {{"preset", plan.encoder_preset}, {"sound_coder", plan.sound_coder}};

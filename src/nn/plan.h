@@ -23,6 +23,7 @@ struct Plan {
   Compute video_encoder = Compute::f32;      // always f32 as released; a field, so that a plan can say so
   Compute video_decoder = Compute::bf16x3;
   Compute audio_codec = Compute::f32;        // bf16 is audible; f32 only
+  double attention_mass = 1;                 // of the denoiser's attention: blocks of keys are left out while the rest is expected to hold this share of the weight
   bool adaln_tables = true;                  // modulations of each noise level are computed once and kept; the same bytes
   bool overlap = true;                       // encoding runs beside decoding; the same bytes
   int64_t evaluations = 0;                   // of a request that names none; 0: the reference's 49
@@ -37,7 +38,7 @@ Plan exact_plan();
 Plan fast_plan();
 // "error:Q" (the fastest plan of the model whose measured error is at most Q), a plan that comes with the model
 // (`model_folder`/plans/NAME.json), "exact", "fast", or a plan file:
-// {"name": ..., "text_encoder": {"compute": "f32"|"bf16"|...}, "denoiser": {..., "adaln_tables": true}, "video_decoder": {...},
+// {"name": ..., "text_encoder": {"compute": "f32"|"bf16"|...}, "denoiser": {..., "adaln_tables": true, "attention_mass": 1}, "video_decoder": {...},
 //  "stages": {"overlap": true}, "sampler": {"evaluations": 4, "reuse_video": 0.05, "reuse_sound": 0.05, "reuse_most": 1},
 //  "encoder": {"preset": "veryfast", "sound_coder": "twoloop"}, "measured": anything}.
 // Errors (kind request): no such plan or file, an unknown key, a value out of range.

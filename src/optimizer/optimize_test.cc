@@ -56,7 +56,7 @@ TEST(Optimize, StaysInTheBudgetAndWritesAPlanThatReads) {
     if (t.at("pass") == "adaln_tables" || t.at("pass") == "overlap") EXPECT_TRUE(t.at("same_bytes").get<bool>()) << t.dump();
     if (t.at("accepted").get<bool>()) EXPECT_LE(t.at("error").at("latents").get<double>(), o.quality);
   }
-  EXPECT_EQ(seen, (std::set<std::string>{"reference", "adaln_tables", "overlap", "denoiser", "reuse", "evaluations"}));
+  EXPECT_EQ(seen, (std::set<std::string>{"reference", "adaln_tables", "overlap", "denoiser", "attention", "reuse", "evaluations"}));
   EXPECT_EQ(plan.measured.at("stages").size(), 4u);
   std::ifstream in(o.report);
   std::stringstream page;

@@ -42,6 +42,16 @@ Options tables(const Plan& p, int64_t) { return vary(p, [](Plan& q) { q.adaln_ta
 Options overlap(const Plan& p, int64_t) { return vary(p, [](Plan& q) { q.overlap = true; }); }
 Options text(const Plan& p, int64_t) { return kinds(p, &Plan::text_encoder); }
 Options denoiser(const Plan& p, int64_t) { return kinds(p, &Plan::denoiser); }
+Options attention(const Plan& current, int64_t) {
+  Options out;
+  for (double mass : {0.99, 0.97, 0.95, 0.9, 0.8}) {
+    if (mass >= current.attention_mass) continue;
+    Plan p = current;
+    p.attention_mass = mass;
+    out.emplace_back(fmt::format("mass {:g}", mass), p);
+  }
+  return out;
+}
 Options video(const Plan& p, int64_t) { return kinds(p, &Plan::video_decoder); }
 
 Options evaluations(const Plan& current, int64_t reference) {
@@ -73,6 +83,7 @@ const std::vector<PassSpec>& optimizer_passes() {
       {"adaln_tables", "modulations of each noise level computed once and kept", true, tables},
       {"overlap", "encoding beside decoding (this search encodes nothing, so it sees no gain)", true, overlap},
       {"denoiser", "number format of the transformer's products", false, denoiser},
+      {"attention", "blocks of keys left out of the transformer's attention, by content", false, attention},
       {"video_decoder", "number format of the video decoder's products", false, video},
       {"text_encoder", "number format of the text encoder's products", false, text},
       {"reuse", "velocities taken again where they change little", false, reuse},

@@ -55,7 +55,7 @@ Denoiser& Engine::denoiser(Task task) {
     fail(ErrorKind::model, "{}: has no {} folder, which task {} needs; use a checkpoint with that partition", index_.folder,
          ref ? "transformer_ref" : "transformer", task_name(task));
   auto& slot = ref ? denoiser_ref_ : denoiser_;
-  if (!slot) slot = h3::load_dit(ops_, index_.folder + (ref ? "/transformer_ref" : "/transformer"), plan_.denoiser);
+  if (!slot) slot = h3::load_dit(ops_, index_.folder + (ref ? "/transformer_ref" : "/transformer"), plan_.denoiser, plan_.attention_mass);
   return *slot;
 }
 

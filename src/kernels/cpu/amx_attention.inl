@@ -124,12 +124,12 @@ inline void softmax_row(const Softmax& w, int64_t i, int64_t valid, int64_t n_pa
   }
 }
 
-// Scores [16 R, n_pad] of the queries in tiles [R * 16][d_pad].
+// Scores [16 R, n_pad] of the queries in tiles [R * 16][d_pad]. Column j .. j + 31 is key at[j / 32] of all.
 template <int R>
-inline void score_block(const uint16_t* q, const uint16_t* k, int64_t d_pad, int64_t n_pad, float* s) {
+inline void score_block(const uint16_t* q, const uint16_t* k, const int64_t* at, int64_t d_pad, int64_t n_pad, float* s) {
   memory_fence();
   for (int64_t j = 0; j < n_pad; j += 32) {
-    const uint16_t* b = k + j * d_pad;
+    const uint16_t* b = k + at[j / 32] * d_pad;
     _tile_zero(0);
     _tile_zero(1);
     if constexpr (R > 1) {
@@ -157,19 +157,20 @@ inline void score_block(const uint16_t* q, const uint16_t* k, int64_t d_pad, int
   }
 }
 
-// o += weights * v over n_pad of all rows_pad keys.
+// o += weights * v over n_pad of all rows_pad keys, as score_block has them.
 template <int R>
-inline void value_block(const uint16_t* p, const uint16_t* v, int64_t rows_pad, int64_t d_pad, int64_t n_pad, float* o) {
+inline void value_block(const uint16_t* p, const uint16_t* v, const int64_t* at, int64_t rows_pad, int64_t d_pad, int64_t n_pad, float* o) {
   memory_fence();
   for (int64_t c = 0; c < d_pad; c += 32) {
-    const uint16_t* b = v + c * rows_pad;
+    const uint16_t* values = v + c * rows_pad;
     _tile_loadd(0, o + c, d_pad * 4);
     _tile_loadd(1, o + c + 16, d_pad * 4);
     if constexpr (R > 1) {
       _tile_loadd(2, o + 16 * d_pad + c, d_pad * 4);
       _tile_loadd(3, o + 16 * d_pad + c + 16, d_pad * 4);
     }
-    for (int64_t j = 0; j < n_pad; j += 32, b += 2 * kTile) {
+    for (int64_t j = 0; j < n_pad; j += 32) {
+      const uint16_t* b = values + at[j / 32] * 32;
       _tile_loadd(6, b, 64);
       _tile_loadd(4, p + j, kWeightPitch * 2);
       _tile_dpbf16ps(0, 4, 6);
@@ -221,12 +222,20 @@ inline void attend(const Bf16Attention& p) {
     w.top[i] = -__builtin_inff(), w.sum[i] = 0;
   }
   const bool all = p.first_valid >= p.rows;
-  int64_t visible = p.rows;
+  int64_t visible = p.rows, at[kKeys / 32];
+  if (p.key_blocks) {   // the last of all keys is in the last block, if in any
+    const int64_t last = p.key_blocks[p.key_block_count - 1] * p.key_block;
+    visible = (p.key_block_count - 1) * p.key_block + (p.rows - last < p.key_block ? p.rows - last : p.key_block);
+  }
   if (!all && p.first_valid + m - 1 < visible) visible = p.first_valid + m - 1;
   const float scale = p.scale * 1.44269504f;
   for (int64_t j = 0; j < visible; j += kKeys) {
     const int64_t n = visible - j < kKeys ? visible - j : kKeys, n_pad = pad32(n);
-    score_block<R>(q, p.k_tiles + j * d_pad, d_pad, n_pad, w.score);
+    for (int64_t t = 0; t < n_pad / 32; ++t) {
+      const int64_t key = j + t * 32;
+      at[t] = p.key_blocks ? p.key_blocks[key / p.key_block] * p.key_block + key % p.key_block : key;
+    }
+    score_block<R>(q, p.k_tiles, at, d_pad, n_pad, w.score);
     for (int64_t i = 0; i < m; ++i) {
       int64_t valid = all ? n : p.first_valid + i - j;
       if (valid > n) valid = n;
@@ -236,7 +245,7 @@ inline void attend(const Bf16Attention& p) {
         for (int64_t c = 0; c < n_pad; c += 32) _mm512_store_si512(w.weight + i * kWeightPitch + c, _mm512_setzero_si512());
       }
     }
-    value_block<R>(w.weight, p.v_tiles + j * 32, pad32(p.rows), d_pad, n_pad, w.o);
+    value_block<R>(w.weight, p.v_tiles, at, pad32(p.rows), d_pad, n_pad, w.o);
   }
   for (int64_t i = 0; i < m; ++i) {
     const vf r = vset(w.sum[i] == 0 ? 0.0f : 1.0f / w.sum[i]);   // no visible key: zeros

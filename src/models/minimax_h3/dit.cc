@@ -66,7 +66,7 @@ void scatter_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Ma
 
 class Dit final : public Denoiser {
  public:
-  Dit(const Ops& ops, const std::string& folder, Compute compute);
+  Dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass);
 
   int64_t video_row_width() const override { return config_.patch_values(); }
   int64_t audio_row_width() const override { return config_.audio_in_channels; }
@@ -86,6 +86,7 @@ class Dit final : public Denoiser {
   void head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, ConstMat table, std::span<const int32_t> timestep_indices,
             const Linear& proj, Mat velocity) const;
 
+  double attention_mass_;
   DitConfig config_;
   Weights weights_;
   Linear proj_in_, audio_proj_in_, context_embedder_, time_1_, time_2_, norm_out_linear_, proj_out_, audio_proj_out_;
@@ -94,8 +95,9 @@ class Dit final : public Denoiser {
   std::map<float, Modulations> modulations_;   // by noise level
 };
 
-Dit::Dit(const Ops& ops, const std::string& folder, Compute compute)
-    : config_(read_dit_config(folder + "/config.json")),
+Dit::Dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass)
+    : attention_mass_(attention_mass),
+      config_(read_dit_config(folder + "/config.json")),
       weights_(open_weights(folder, "diffusion_pytorch_model"), dit_tensor_specs(config_), folder) {
   const Weights& w = weights_;
   proj_in_ = load_linear(w, ops, "proj_in", compute);
@@ -134,6 +136,7 @@ void Dit::attend(const Ctx& ctx, const Block& b, const Activations& y, const Dit
   a.heads = a.kv_heads = heads, a.head_dim = d;
   a.scale = 1.0f / std::sqrt(static_cast<float>(d));
   a.compute = b.qkv.weight.compute;
+  if (rope) a.mass = attention_mass_, a.sink = rope->layout.rows() - static_cast<int64_t>(rope->layout.video_indices.size());
   attention(ctx.exec, a);
 }
 
@@ -331,8 +334,8 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute) {
-  return std::make_unique<Dit>(ops, folder, compute);
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass) {
+  return std::make_unique<Dit>(ops, folder, compute, attention_mass);
 }
 
 }  // namespace zt::h3

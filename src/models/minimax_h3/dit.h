@@ -25,6 +25,7 @@ DitConfig read_dit_config(const std::string& path);
 TensorSpecs dit_tensor_specs(const DitConfig& config);
 
 // `folder` holds config.json and diffusion_pytorch_model.safetensors (or shards). compute: f32, or bf16 for all but the float32 islands.
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute);
+// attention_mass: AttentionArgs::mass of the transformer's blocks (not of the refiner's).
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass = 1);
 
 }  // namespace zt::h3
