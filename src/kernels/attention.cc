@@ -123,13 +123,19 @@ void attention_bf16(const Exec& exec, const AttentionArgs& a, const BlockMask& m
   uint16_t* packed = exec.scratch.take<uint16_t>(2 * size * a.kv_heads);
   constexpr int64_t kPart = 256;
   const int64_t parts = (a.kv_rows + kPart - 1) / kPart;
+  float* longest = exec.scratch.take<float>(parts * a.kv_heads);
   exec.threads.parallel_for(parts * a.kv_heads, 1, [&](int64_t i, int64_t end, int) {
     for (; i < end; ++i) {
       const int64_t h = i / parts, first = i % parts * kPart;
-      ops.bf16_pack_keys({a.k + h * D, a.v + h * D, a.k_stride, a.v_stride, a.kv_rows, first, std::min(a.kv_rows, first + kPart), D,
+      longest[i] = ops.bf16_pack_keys({a.k + h * D, a.v + h * D, a.k_stride, a.v_stride, a.kv_rows, first, std::min(a.kv_rows, first + kPart), D,
                           packed + 2 * h * size, packed + (2 * h + 1) * size});
     }
   });
+  for (int64_t h = 0; h < a.kv_heads; ++h)   // of each head, into its first part
+    for (int64_t i = 1; i < parts; ++i) {
+      const float x = longest[h * parts + i];
+      if (x > longest[h * parts] || x != x) longest[h * parts] = x;
+    }
   const int64_t room = round_up(ops.bf16_attention_scratch(D), 64), rows = ops.bf16_queries;
   char* scratch = exec.scratch.take<char>(room * exec.threads.count());
   const int64_t blocks = (a.q_rows + rows - 1) / rows, group = a.heads / a.kv_heads;
@@ -138,9 +144,9 @@ void attention_bf16(const Exec& exec, const AttentionArgs& a, const BlockMask& m
       const int64_t h = i / blocks, row = i % blocks * rows, kv = h / group;
       const std::span<const int32_t> seen = mask.kept ? mask.row(h, row / kMaskBlock) : std::span<const int32_t>{};
       ops.bf16_attention({a.q + row * a.q_stride + h * D, a.o_tiles ? nullptr : a.o + row * a.o_stride + h * D, a.o_tiles, row, h * D,
-                          int64_t{a.heads} * D, a.q_stride, a.o_stride,
-                          std::min(rows, a.q_rows - row), first_valid(a, row), seen.data(), static_cast<int64_t>(seen.size()), kMaskBlock, packed + 2 * kv * size, packed + (2 * kv + 1) * size,
-                          a.kv_rows, D, a.scale, scratch + worker * room});
+                          int64_t{a.heads} * D, a.q_stride, a.o_stride, std::min(rows, a.q_rows - row), first_valid(a, row),
+                          seen.data(), static_cast<int64_t>(seen.size()), kMaskBlock, packed + 2 * kv * size, packed + (2 * kv + 1) * size,
+                          a.kv_rows, D, a.scale, longest[kv * parts], scratch + worker * room});
     }
   });
 }
@@ -157,7 +163,8 @@ void attention(const Exec& exec, const AttentionArgs& a) {
     fail(ErrorKind::internal, "attention: found a result in tiles of {} heads of {} computed in {}; fix the caller", a.heads, a.head_dim,
          compute_name(a.compute));
   }
-  if (!(a.mass > 0) || (a.mass < 1 && a.causal)) fail(ErrorKind::internal, "attention: found mass {}{}, wanted above 0, and 1 with causal; fix the caller", a.mass, a.causal ? " with causal" : "");
+  if (!(a.mass > 0) || (a.mass < 1 && a.causal))
+    fail(ErrorKind::internal, "attention: found mass {}{}, wanted above 0, and 1 with causal; fix the caller", a.mass, a.causal ? " with causal" : "");
   if (a.q_rows < 1) return;
   Arena::Scope scope(exec.scratch);
   BlockMask mask;

@@ -13,7 +13,8 @@ namespace {
 struct Heads {
   std::vector<float> q, k, v;
   AttentionArgs a;
-  Heads(int64_t q_rows, int64_t kv_rows, int heads, int kv_heads, int d) : q(test::normal(q_rows * heads * d, 1)), k(test::normal(kv_rows * kv_heads * d, 2)), v(test::normal(kv_rows * kv_heads * d, 3)) {
+  Heads(int64_t q_rows, int64_t kv_rows, int heads, int kv_heads, int d)
+      : q(test::normal(q_rows * heads * d, 1)), k(test::normal(kv_rows * kv_heads * d, 2)), v(test::normal(kv_rows * kv_heads * d, 3)) {
     a.q = q.data(), a.k = k.data(), a.v = v.data();
     a.q_rows = q_rows, a.kv_rows = kv_rows, a.heads = heads, a.kv_heads = kv_heads, a.head_dim = d;
     a.q_stride = a.o_stride = heads * d, a.k_stride = a.v_stride = kv_heads * d;

@@ -106,6 +106,7 @@ struct Bf16Attention {
   const uint16_t* v_tiles;
   int64_t rows, d;
   float scale;
+  float longest_key;             // squared length of the longest key, or NaN
   void* scratch;                 // bf16_attention_scratch(d) bytes, 64-byte aligned
 };
 
@@ -187,7 +188,7 @@ struct Ops {
   void (*transpose_f32)(const float* x, int64_t stride, int64_t rows, int64_t d, int64_t width, float* out) noexcept;
   int bf16_queries;
   int64_t (*bf16_attention_scratch)(int64_t d) noexcept;
-  void (*bf16_pack_keys)(const Bf16Keys&) noexcept;
+  float (*bf16_pack_keys)(const Bf16Keys&) noexcept;   // the squared length of the longest of these keys, NaN if there is one
   void (*bf16_attention)(const Bf16Attention&) noexcept;
 
   void (*rms_norm)(const NormRows&) noexcept;

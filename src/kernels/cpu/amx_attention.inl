@@ -2,11 +2,15 @@
 
 constexpr int64_t kQueries = 32, kKeys = 768;
 constexpr int64_t kScorePitch = kKeys + 16, kWeightPitch = kKeys + 32;   // off powers of two, which would share cache sets
+constexpr int64_t kBoundedKeys = 256;                                    // of one block where scores are bounded; kKeys where not
+constexpr int64_t kPart = 64, kPartPitch = kPart + 16;                  // keys whose scores stay in the first cache until they are weights
+// Scores in units of log2 that are known to lie in [-kMostBound, kMostBound] need no largest one taken off: the weights 2^(score - bound) >= 2^-80 lose nothing in bf16.
+constexpr float kMostBound = 40;
 
 inline int64_t pad32(int64_t n) { return (n + 31) / 32 * 32; }
 
 int64_t bf16_attention_scratch(int64_t d) noexcept {
-  return kQueries * (pad32(d) * 2 + kScorePitch * 4 + kWeightPitch * 2 + pad32(d) * 4 + 2 * 4);
+  return kQueries * (pad32(d) * 2 + kScorePitch * 4 + kWeightPitch * 2 + pad32(d) * 4 + 18 * 4);
 }
 
 // 16 rows of 16 dwords, transposed.
@@ -42,8 +46,22 @@ inline __m512i load_bf16(const float* x, int64_t n) {   // 32 values, zero from 
   return two_to_bf16(vload_n(x, n < 0 ? 0 : n), vload_n(x + 16, n < 16 ? 0 : n - 16));
 }
 
-void bf16_pack_keys(const Bf16Keys& p) noexcept {
+inline float squares(const float* x, int64_t n) {
+  vf sum = vzero();
+  for (int64_t c = 0; c < n; c += 16) {
+    const vf v = vload_n(x + c, n - c);
+    sum = vfma(v, v, sum);
+  }
+  return vsum(sum);
+}
+
+// The larger one; NaN if there is one.
+inline float larger(float a, float b) { return b > a || b != b ? b : a; }
+
+float bf16_pack_keys(const Bf16Keys& p) noexcept {
   const int64_t d_pad = pad32(p.d), end = pad32(p.last);
+  float longest = 0;
+  for (int64_t j = p.first; j < p.last; ++j) longest = larger(longest, squares(p.k + j * p.k_stride, p.d));
   for (int64_t j = p.first; j < end; j += 16) {
     for (int64_t c = 0; c < d_pad; c += 32) {
       __m512i r[16];
@@ -70,6 +88,7 @@ void bf16_pack_keys(const Bf16Keys& p) noexcept {
       _mm512_store_si512(out, _mm512_or_si512(_mm512_and_si512(first, low), _mm512_slli_epi32(second, 16)));
     }
   }
+  return longest;
 }
 
 // 2^x, relative error 3e-6: far below the 2^-8 of the weight's rounding. x <= 0 here, apart from NaN.
@@ -87,8 +106,9 @@ struct Softmax {
   float* score;        // [kQueries][kScorePitch]
   uint16_t* weight;    // [kQueries][kWeightPitch]
   float* o;            // [kQueries][d_pad]
-  float* top;          // [kQueries] largest score so far, in units of log2
+  float* top;          // [kQueries] largest score so far, in units of log2, or a bound of all
   float* sum;          // [kQueries]
+  float* lanes;        // [kQueries][16] of the sum, where scores are bounded
 };
 
 // Row i of a block of n_pad keys of which `valid` count.
@@ -124,9 +144,34 @@ inline void softmax_row(const Softmax& w, int64_t i, int64_t valid, int64_t n_pa
   }
 }
 
+// Of rows 0 .. m of scores below w.top: weights of n keys, zero up to n_pad, into columns `column` ... of w.weight; their sums into w.lanes.
+inline void bounded_weights(const Softmax& w, int64_t column, int64_t m, int64_t n, int64_t n_pad, float scale) {
+  const vf c = vset(scale);
+  for (int64_t i = 0; i < m; ++i) {
+    const float* s = w.score + i * kPartPitch;
+    uint16_t* p = w.weight + i * kWeightPitch + column;
+    const vf shift = vset(-w.top[i]);
+    vf sum0 = vload(w.lanes + i * 16), sum1 = vzero();
+    int64_t j = 0;
+    for (; j + 32 <= n; j += 32) {
+      const vf x = exp2_weight(vfma(vload(s + j), c, shift)), y = exp2_weight(vfma(vload(s + j + 16), c, shift));
+      sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
+      _mm512_store_si512(p + j, two_to_bf16(x, y));
+    }
+    for (; j < n_pad; j += 32) {
+      const int64_t left = n - j;
+      const vf x = vkeep(exp2_weight(vfma(vload(s + j), c, shift)), left < 0 ? 0 : left);
+      const vf y = vkeep(exp2_weight(vfma(vload(s + j + 16), c, shift)), left < 16 ? 0 : left - 16);
+      sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
+      _mm512_store_si512(p + j, two_to_bf16(x, y));
+    }
+    vstore(w.lanes + i * 16, vadd(sum0, sum1));
+  }
+}
+
 // Scores [16 R, n_pad] of the queries in tiles [R * 16][d_pad]. Column j .. j + 31 is key at[j / 32] of all.
 template <int R>
-inline void score_block(const uint16_t* q, const uint16_t* k, const int64_t* at, int64_t d_pad, int64_t n_pad, float* s) {
+inline void score_block(const uint16_t* q, const uint16_t* k, const int64_t* at, int64_t d_pad, int64_t n_pad, float* s, int64_t pitch) {
   memory_fence();
   for (int64_t j = 0; j < n_pad; j += 32) {
     const uint16_t* b = k + at[j / 32] * d_pad;
@@ -148,11 +193,11 @@ inline void score_block(const uint16_t* q, const uint16_t* k, const int64_t* at,
         _tile_dpbf16ps(3, 5, 7);
       }
     }
-    _tile_stored(0, s + j, kScorePitch * 4);
-    _tile_stored(1, s + j + 16, kScorePitch * 4);
+    _tile_stored(0, s + j, pitch * 4);
+    _tile_stored(1, s + j + 16, pitch * 4);
     if constexpr (R > 1) {
-      _tile_stored(2, s + 16 * kScorePitch + j, kScorePitch * 4);
-      _tile_stored(3, s + 16 * kScorePitch + j + 16, kScorePitch * 4);
+      _tile_stored(2, s + 16 * pitch + j, pitch * 4);
+      _tile_stored(3, s + 16 * pitch + j + 16, pitch * 4);
     }
   }
 }
@@ -214,29 +259,44 @@ inline void attend(const Bf16Attention& p) {
   w.o = reinterpret_cast<float*>(take(kQueries * d_pad * 4));
   w.top = reinterpret_cast<float*>(take(kQueries * 4));
   w.sum = reinterpret_cast<float*>(take(kQueries * 4));
+  w.lanes = reinterpret_cast<float*>(take(kQueries * 64));
+  const float scale = p.scale * 1.44269504f, slack = 1.02f;   // of two roundings to bf16
+  const bool all = p.first_valid >= p.rows;
+  float most = 0;
   for (int64_t i = 0; i < 16 * R; ++i) {
     for (int64_t c = 0; c < d_pad; c += 32) {
       _mm512_store_si512(q + i * d_pad + c, i < m ? load_bf16(p.q + i * p.q_stride + c, p.d - c) : _mm512_setzero_si512());
     }
     for (int64_t c = 0; c < d_pad; c += 16) vstore(w.o + i * d_pad + c, vzero());
     w.top[i] = -__builtin_inff(), w.sum[i] = 0;
+    if (i < m) most = larger(most, squares(p.q + i * p.q_stride, p.d));
   }
-  const bool all = p.first_valid >= p.rows;
+  const float bound = slack * scale * __builtin_sqrtf(most * p.longest_key);   // |q . k| <= |q| |k|
+  const bool bounded = all && bound >= 0 && bound <= kMostBound;
+  if (bounded)
+    for (int64_t i = 0; i < m; ++i) w.top[i] = bound, vstore(w.lanes + i * 16, vzero());
   int64_t visible = p.rows, at[kKeys / 32];
   if (p.key_blocks) {   // the last of all keys is in the last block, if in any
     const int64_t last = p.key_blocks[p.key_block_count - 1] * p.key_block;
     visible = (p.key_block_count - 1) * p.key_block + (p.rows - last < p.key_block ? p.rows - last : p.key_block);
   }
   if (!all && p.first_valid + m - 1 < visible) visible = p.first_valid + m - 1;
-  const float scale = p.scale * 1.44269504f;
-  for (int64_t j = 0; j < visible; j += kKeys) {
-    const int64_t n = visible - j < kKeys ? visible - j : kKeys, n_pad = pad32(n);
+  const int64_t step = bounded ? kBoundedKeys : kKeys;
+  for (int64_t j = 0; j < visible; j += step) {
+    const int64_t n = visible - j < step ? visible - j : step, n_pad = pad32(n);
     for (int64_t t = 0; t < n_pad / 32; ++t) {
       const int64_t key = j + t * 32;
       at[t] = p.key_blocks ? p.key_blocks[key / p.key_block] * p.key_block + key % p.key_block : key;
     }
-    score_block<R>(q, p.k_tiles, at, d_pad, n_pad, w.score);
-    for (int64_t i = 0; i < m; ++i) {
+    if (bounded)
+      for (int64_t c = 0; c < n_pad; c += kPart) {
+        const int64_t part = n_pad - c < kPart ? n_pad - c : kPart;
+        score_block<R>(q, p.k_tiles, at + c / 32, d_pad, part, w.score, kPartPitch);
+        bounded_weights(w, c, m, n - c < part ? n - c : part, part, scale);
+      }
+    else
+      score_block<R>(q, p.k_tiles, at, d_pad, n_pad, w.score, kScorePitch);
+    for (int64_t i = 0; !bounded && i < m; ++i) {
       int64_t valid = all ? n : p.first_valid + i - j;
       if (valid > n) valid = n;
       if (valid > 0) {
@@ -248,6 +308,7 @@ inline void attend(const Bf16Attention& p) {
     value_block<R>(w.weight, p.v_tiles, at, pad32(p.rows), d_pad, n_pad, w.o);
   }
   for (int64_t i = 0; i < m; ++i) {
+    if (bounded) w.sum[i] = vsum(vload(w.lanes + i * 16));
     const vf r = vset(w.sum[i] == 0 ? 0.0f : 1.0f / w.sum[i]);   // no visible key: zeros
     for (int64_t c = 0; c < p.d; c += 16) {
       const vf v = vmul(vload(w.o + i * d_pad + c), r);
