@@ -1,11 +1,17 @@
 #include "nn/weights.h"
 
+#include <cstring>
+#include <unordered_set>
+
 namespace zt {
 
 namespace {
 
-bool is_float(DType t) {
-  return t == DType::f32 || t == DType::bf16 || t == DType::f16 || t == DType::f64;
+using Rows = TensorSource::Rows;
+
+bool readable(const Stored& t) {
+  const DType d = t.bytes.dtype;
+  return t.coding != Stored::Coding::plain || d == DType::f32 || d == DType::bf16 || d == DType::f16 || d == DType::f64;
 }
 
 // A few names of a list, for a message that stays readable.
@@ -16,56 +22,162 @@ std::string some(const std::vector<std::string>& names) {
   return s;
 }
 
+bool is_fused(Rows rows) { return rows == Rows::fused || rows == Rows::fused_by_head; }
+
+// Calls f(ours, theirs, n) for the runs of rows that stand together in both orders, over our rows [first, first + n).
+template <class F>
+void runs(const BoundTensor& b, int64_t first, int64_t n, F f) {
+  const int64_t stored = b.stored->rows(), total = is_fused(b.rows) ? stored / 3 : stored;
+  for (int64_t r = first; r < first + n;) {
+    int64_t theirs = r, length = total - r;
+    if (b.rows == Rows::halves_swapped) {
+      const int64_t half = total / 2;
+      theirs = (r + half) % total, length = half - r % half;
+    } else if (b.rows == Rows::fused) {
+      theirs = b.part * total + r;
+    } else if (b.rows == Rows::fused_by_head) {
+      const int64_t d = total / b.heads;
+      theirs = r / d * 3 * d + b.part * d + r % d, length = d - r % d;
+    }
+    length = std::min(length, first + n - r);
+    f(r, theirs, length);
+    r += length;
+  }
+}
+
+// The shapes agree; a kernel's trailing ones and the way its taps are folded may differ.
+bool same_shape(const Stored& t, const Shape& wanted, bool fused) {
+  Shape s = wanted;
+  if (fused) s[0] *= 3;
+  return t.shape == s;
+}
+
+const Stored* locate(const Checkpoint& files, const TensorSpec& spec, BoundTensor& b) {
+  if (const Stored* t = files.find(spec.name)) return t;
+  for (const TensorSource& s : spec.sources)
+    if (const Stored* t = files.find(s.name)) {
+      b.rows = s.rows, b.part = s.part, b.heads = s.heads;
+      if (b.rows == Rows::fused && files.fused_by_head()) b.rows = Rows::fused_by_head;
+      return t;
+    }
+  return nullptr;
+}
+
 }  // namespace
 
 int64_t parameter_count(const TensorSpecs& specs) {
   int64_t n = 0;
-  for (const TensorSpec& s : specs) n += element_count(s.shape);
+  for (const TensorSpec& s : specs)
+    if (s.use != TensorSpec::Use::foreign) n += element_count(s.shape);
   return n;
 }
 
-Weights::Weights(SafetensorsSet files, TensorSpecs specs, std::string component)
-    : files_(std::move(files)), specs_(std::move(specs)), component_(std::move(component)) {
-  std::vector<std::string> missing, unexpected;
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    const TensorSpec& s = specs_[i];
-    index_.emplace(s.name, i);
-    const View* v = files_.find(s.name);
-    if (!v) {
-      if (s.use != TensorSpec::Use::dead) missing.push_back(s.name);
-      continue;
+void BoundTensor::read(int64_t first, int64_t n, float* out) const {
+  const int64_t width = stored->row_values();
+  runs(*this, first, n, [&](int64_t ours, int64_t theirs, int64_t length) { read_rows(*stored, theirs, length, out + (ours - first) * width); });
+}
+
+Binding bind(const Checkpoint& files, const TensorSpecs& specs) {
+  Binding out;
+  std::unordered_set<const Stored*> used;
+  for (const TensorSpec& s : specs) {
+    BoundTensor b;
+    b.stored = locate(files, s, b);
+    if (b.stored) used.insert(b.stored);
+    if (!b.stored && s.use != TensorSpec::Use::dead && s.use != TensorSpec::Use::foreign) out.missing.push_back(s.name);
+    if (b.stored && s.use != TensorSpec::Use::foreign) {
+      const Stored& t = *b.stored;
+      if (!same_shape(t, s.shape, is_fused(b.rows)))
+        out.misfits.push_back(fmt::format("{}: tensor {} has shape {}, wanted {}", *t.file, t.name, to_string(t.shape),
+                                          to_string(s.shape) + (is_fused(b.rows) ? " three times over" : "")));
+      else if (!readable(t))
+        out.misfits.push_back(fmt::format("{}: tensor {} is {}, wanted F32, BF16, F16 or a quantised type with its scales", *t.file, t.name,
+                                          t.coding_name()));
     }
-    if (v->shape != s.shape)
-      fail(ErrorKind::model, "{}: tensor {} has shape {}, the config of {} wants {}; the weights and config.json belong to different models",
-           files_.file_of(s.name), s.name, to_string(v->shape), component_, to_string(s.shape));
-    if (!is_float(v->dtype))
-      fail(ErrorKind::model, "{}: tensor {} is {}, wanted F32, BF16 or F16; convert the checkpoint first", files_.file_of(s.name), s.name,
-           dtype_name(v->dtype));
+    out.tensors.push_back(b);
   }
-  if (!missing.empty())
-    fail(ErrorKind::model, "{}: {} of {} tensors are missing: {}; the checkpoint is incomplete or of another kind", component_, missing.size(),
-         specs_.size(), some(missing));
-  for (const std::string& name : files_.names())
-    if (!index_.count(name)) unexpected.push_back(name);
-  if (!unexpected.empty())
+  for (const Stored& t : files.tensors())
+    if (!used.count(&t)) out.unexpected.push_back(t.name);
+  return out;
+}
+
+Weights::Weights(Checkpoint files, TensorSpecs specs, std::string component, const WeightEdits* edits)
+    : files_(std::make_unique<Checkpoint>(std::move(files))), specs_(std::move(specs)), component_(std::move(component)), edits_(edits) {
+  Binding b = bind(*files_, specs_);
+  for (size_t i = 0; i < specs_.size(); ++i) index_.emplace(specs_[i].name, i);
+  if (!b.misfits.empty()) fail(ErrorKind::model, "{}; the weights and config.json of {} belong to different models", b.misfits[0], component_);
+  if (!b.missing.empty())
+    fail(ErrorKind::model, "{}: {} of {} tensors are missing: {}; the checkpoint is incomplete or of another kind", component_, b.missing.size(),
+         specs_.size(), some(b.missing));
+  if (!b.unexpected.empty())
     fail(ErrorKind::model, "{}: {} tensors that the model does not have: {}; the config does not match the weights", component_,
-         unexpected.size(), some(unexpected));
+         b.unexpected.size(), some(b.unexpected));
+  bound_ = std::move(b.tensors);
+}
+
+const BoundTensor& Weights::bound(const std::string& name) const {
+  auto it = index_.find(name);
+  if (it == index_.end() || !bound_[it->second].stored) fail(ErrorKind::internal, "{}: tensor {} is not in the table", component_, name);
+  return bound_[it->second];
+}
+
+// Quantised and edited tensors become float32; others keep their type, and where the rows stand together, their bytes.
+void Weights::make(const std::string& name, const TensorSpec& spec, const BoundTensor& b) const {
+  const bool edited = edits_ && edits_->touches(name);
+  Made m;
+  if (b.stored->coding != Stored::Coding::plain || edited) {
+    m.buffer = Buffer(static_cast<size_t>(element_count(spec.shape)) * sizeof(float));
+    m.view = {m.buffer.data(), DType::f32, spec.shape};
+    b.read(0, spec.shape[0], m.buffer.as<float>());
+    if (edited) edits_->apply(name, spec.shape, m.buffer.as<float>());
+  } else {
+    const auto* from = static_cast<const char*>(b.stored->bytes.data);
+    const auto row = static_cast<size_t>(b.stored->row_values() * dtype_bytes(b.stored->bytes.dtype));
+    if (b.rows == Rows::same || b.rows == Rows::fused) {
+      m.view = {from + (b.rows == Rows::fused ? static_cast<size_t>(b.part * spec.shape[0]) * row : 0), b.stored->bytes.dtype, spec.shape};
+    } else {
+      m.buffer = Buffer(static_cast<size_t>(spec.shape[0]) * row);
+      runs(b, 0, spec.shape[0], [&](int64_t ours, int64_t theirs, int64_t n) {
+        std::memcpy(m.buffer.as<char>() + static_cast<size_t>(ours) * row, from + static_cast<size_t>(theirs) * row, static_cast<size_t>(n) * row);
+      });
+      m.view = {m.buffer.data(), b.stored->bytes.dtype, spec.shape};
+    }
+  }
+  made_[name] = std::move(m);
 }
 
 const View& Weights::view(const std::string& name) const {
-  const View* v = index_.count(name) ? files_.find(name) : nullptr;
-  if (!v) fail(ErrorKind::internal, "{}: tensor {} is not in the table", component_, name);
-  return *v;
+  auto it = made_.find(name);
+  if (it == made_.end()) {
+    const BoundTensor& b = bound(name);
+    make(name, specs_[index_.at(name)], b);
+    it = made_.find(name);
+  }
+  return it->second.view;
 }
 
 void Weights::release_pages() const {
-  for (const SafetensorsFile& f : files_.files()) f.release_pages();
+  made_.clear();
+  files_->release_pages();
+}
+
+void Weights::release_pages(const std::string& name) const {
+  made_.erase(name);
+  files_->release_pages(*bound(name).stored);
 }
 
 std::vector<float> Weights::vector(const std::string& name) const {
   std::vector<float> values = to_float32(view(name));
   release_pages(name);
   return values;
+}
+
+void Weights::row(const std::string& name, int64_t r, float* out) const {
+  const BoundTensor& b = bound(name);
+  if (!edits_ || !edits_->touches(name)) return b.read(r, 1, out);
+  const View& v = view(name);
+  const int64_t width = b.stored->row_values();
+  std::memcpy(out, static_cast<const float*>(v.data) + r * width, static_cast<size_t>(width) * sizeof(float));
 }
 
 PackedWeight Weights::pack(const Ops& ops, const std::string& name, Compute compute) const {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "formats/safetensors.h"
 
 namespace zt::h3 {
 
@@ -86,7 +85,7 @@ AudioVae::AudioVae(const Ops& ops, const Weights& weights, const AudioVaeConfig&
 }
 
 AudioVae::AudioVae(const Ops& ops, const std::string& folder, bool with_encoder)
-    : AudioVae(ops, Weights(open_weights(folder), audio_vae_specs(read_config(folder)), folder), read_config(folder), with_encoder) {}
+    : AudioVae(ops, Weights(open_checkpoint(folder), audio_vae_specs(read_config(folder)), folder), read_config(folder), with_encoder) {}
 
 std::unique_ptr<AudioVae> load_audio_vae(const Ops& ops, const std::string& folder, bool with_encoder) {
   return std::make_unique<AudioVae>(ops, folder, with_encoder);

@@ -9,7 +9,7 @@ namespace zt::h3 {
 namespace {
 
 CausalConv3d load_conv(const Weights& w, const Ops& ops, const std::string& prefix) {
-  const Shape& shape = w.view(prefix + ".weight").shape;
+  const Shape shape = w.view(prefix + ".weight").shape;
   return make_causal_conv3d(ops, w.vector(prefix + ".weight"), w.vector(prefix + ".bias"), shape[0], shape[1]);
 }
 

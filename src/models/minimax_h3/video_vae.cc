@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "formats/safetensors.h"
 #include "models/minimax_h3/frame_stream.h"
 #include "models/minimax_h3/tiling.h"
 
@@ -26,7 +25,7 @@ VideoVae::VideoVae(const Ops& ops, const Weights& weights, const VideoVaeConfig&
 
 // Parsed twice so that no half-built object exists; the file is small.
 VideoVae::VideoVae(const Ops& ops, const std::string& folder, Compute compute, bool with_encoder)
-    : VideoVae(ops, Weights(open_weights(folder), video_vae_specs(read_config(folder)), folder), read_config(folder), compute, with_encoder) {}
+    : VideoVae(ops, Weights(open_checkpoint(folder), video_vae_specs(read_config(folder)), folder), read_config(folder), compute, with_encoder) {}
 
 std::unique_ptr<VideoVae> load_video_vae(const Ops& ops, const std::string& folder, Compute compute, bool with_encoder) {
   return std::make_unique<VideoVae>(ops, folder, compute, with_encoder);

@@ -18,14 +18,14 @@ std::vector<float> folded_weight(const Weights& w, const std::string& prefix) {
 }
 
 Conv1d load_conv1d(const Weights& w, const Ops& ops, const std::string& prefix, int64_t stride, int64_t dilation) {
-  const Shape& s = w.view(prefix + ".weight_v").shape;
+  const Shape s = w.view(prefix + ".weight_v").shape;
   std::vector<float> bias;
   if (w.has(prefix + ".bias")) bias = w.vector(prefix + ".bias");
   return make_conv1d(ops, folded_weight(w, prefix), std::move(bias), s[0], s[1], s[2], stride, dilation);
 }
 
 TransposedConv1d load_transposed_conv1d(const Weights& w, const Ops& ops, const std::string& prefix, int64_t stride) {
-  const Shape& s = w.view(prefix + ".weight_v").shape;
+  const Shape s = w.view(prefix + ".weight_v").shape;
   return make_transposed_conv1d(ops, folded_weight(w, prefix), w.vector(prefix + ".bias"), s[0], s[1], s[2], stride);
 }
 

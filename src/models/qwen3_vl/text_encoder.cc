@@ -35,7 +35,7 @@ class Encoder final : public TextEncoder {
  public:
   Encoder(const Ops& ops, const std::string& folder, int64_t layers_used, Compute compute)
       : config_(read_config(folder + "/config.json")),
-        weights_(open_weights(folder, "model"), tensor_specs(config_, layers_used), folder) {
+        weights_(open_checkpoint(folder, "model"), tensor_specs(config_, layers_used), folder) {
     if (layers_used > config_.text.num_hidden_layers)
       fail(ErrorKind::model, "{}: has {} text layers, but hidden state {} is wanted; the checkpoint is cut too short", folder,
            config_.text.num_hidden_layers, layers_used);
@@ -60,14 +60,12 @@ class Encoder final : public TextEncoder {
 };
 
 void Encoder::embed(const TextInput& input, Mat x) const {
-  const View& table = weights_.view("model.language_model.embed_tokens.weight");
-  const int64_t hidden = config_.text.hidden_size, bytes = hidden * dtype_bytes(table.dtype);
   for (int64_t i = 0; i < x.rows; ++i) {
     int64_t id = input.token_ids[static_cast<size_t>(i)];
     if (id < 0 || id >= config_.text.vocab_size)
       fail(ErrorKind::model, "{}: token id {} is outside the embedding's {} rows; tokenizer and text encoder do not belong together",
            weights_.component(), id, config_.text.vocab_size);
-    to_float32({static_cast<const char*>(table.data) + id * bytes, table.dtype, {hidden}}, x.row(i));
+    weights_.row("model.language_model.embed_tokens.weight", id, x.row(i));
   }
 }
 
