@@ -78,6 +78,16 @@ void read_scaled(const Stored& t, int64_t first, int64_t n, float* out) {
   }
 }
 
+// Values [first, first + n) of the tensor. Rows of a folded tensor need not begin with a block.
+void read_gguf(const Stored& t, int64_t first, int64_t n, float* out) {
+  const int64_t block = gguf_block_values(t.type), from = first / block, until = (first + n + block - 1) / block;
+  const char* codes = static_cast<const char*>(t.bytes.data) + from * gguf_block_bytes(t.type);
+  if (first % block == 0 && n % block == 0) return gguf_decode(t.type, codes, n, out);
+  std::vector<float> whole(static_cast<size_t>((until - from) * block));
+  gguf_decode(t.type, codes, (until - from) * block, whole.data());
+  std::copy_n(whole.begin() + (first - from * block), n, out);
+}
+
 void check_finite(const Stored& t, const std::string& file) {
   for (float v : to_float32(t.scale))
     if (!std::isfinite(v)) fail(ErrorKind::model, "{}: tensor {}: its scale is {}, wanted a finite number", file, t.name, v);
@@ -156,8 +166,7 @@ void read_rows(const Stored& t, int64_t first, int64_t n, float* out) {
       return to_float32({static_cast<const char*>(t.bytes.data) + first * in * dtype_bytes(t.bytes.dtype), t.bytes.dtype, {n, in}}, out);
     case Stored::Coding::scaled: return read_scaled(t, first, n, out);
     case Stored::Coding::nvfp4: return read_nvfp4(t, first, n, out);
-    case Stored::Coding::gguf:
-      return gguf_decode(t.type, static_cast<const char*>(t.bytes.data) + first * in / gguf_block_values(t.type) * gguf_block_bytes(t.type), n * in, out);
+    case Stored::Coding::gguf: return read_gguf(t, first * in, n * in, out);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "nn/weights.h"
 
+#include <cmath>
 #include <cstring>
 #include <unordered_set>
 
@@ -45,11 +46,18 @@ void runs(const BoundTensor& b, int64_t first, int64_t n, F f) {
   }
 }
 
-// The shapes agree; a kernel's trailing ones and the way its taps are folded may differ.
-bool same_shape(const Stored& t, const Shape& wanted, bool fused) {
+bool same_shape(const Stored& t, const Shape& wanted, Rows rows) {
   Shape s = wanted;
-  if (fused) s[0] *= 3;
-  return t.shape == s;
+  if (is_fused(rows)) s[0] *= 3;
+  return rows == Rows::norms ? t.rows() == element_count(wanted) : t.shape == s;
+}
+
+float norm_of_row(const Stored& t, int64_t r) {
+  std::vector<float> row(static_cast<size_t>(t.row_values()));
+  read_rows(t, r, 1, row.data());
+  double sum = 0;
+  for (float v : row) sum += static_cast<double>(v) * v;
+  return static_cast<float>(std::sqrt(sum));
 }
 
 const Stored* locate(const Checkpoint& files, const TensorSpec& spec, BoundTensor& b) {
@@ -73,11 +81,15 @@ int64_t parameter_count(const TensorSpecs& specs) {
 }
 
 void BoundTensor::read(int64_t first, int64_t n, float* out) const {
+  if (rows == Rows::norms) {
+    for (int64_t r = 0; r < n; ++r) out[r] = norm_of_row(*stored, first + r);
+    return;
+  }
   const int64_t width = stored->row_values();
   runs(*this, first, n, [&](int64_t ours, int64_t theirs, int64_t length) { read_rows(*stored, theirs, length, out + (ours - first) * width); });
 }
 
-Binding bind(const Checkpoint& files, const TensorSpecs& specs) {
+Binding bind_tensors(const Checkpoint& files, const TensorSpecs& specs) {
   Binding out;
   std::unordered_set<const Stored*> used;
   for (const TensorSpec& s : specs) {
@@ -87,7 +99,7 @@ Binding bind(const Checkpoint& files, const TensorSpecs& specs) {
     if (!b.stored && s.use != TensorSpec::Use::dead && s.use != TensorSpec::Use::foreign) out.missing.push_back(s.name);
     if (b.stored && s.use != TensorSpec::Use::foreign) {
       const Stored& t = *b.stored;
-      if (!same_shape(t, s.shape, is_fused(b.rows)))
+      if (!same_shape(t, s.shape, b.rows))
         out.misfits.push_back(fmt::format("{}: tensor {} has shape {}, wanted {}", *t.file, t.name, to_string(t.shape),
                                           to_string(s.shape) + (is_fused(b.rows) ? " three times over" : "")));
       else if (!readable(t))
@@ -103,7 +115,7 @@ Binding bind(const Checkpoint& files, const TensorSpecs& specs) {
 
 Weights::Weights(Checkpoint files, TensorSpecs specs, std::string component, const WeightEdits* edits)
     : files_(std::make_unique<Checkpoint>(std::move(files))), specs_(std::move(specs)), component_(std::move(component)), edits_(edits) {
-  Binding b = bind(*files_, specs_);
+  Binding b = bind_tensors(*files_, specs_);
   for (size_t i = 0; i < specs_.size(); ++i) index_.emplace(specs_[i].name, i);
   if (!b.misfits.empty()) fail(ErrorKind::model, "{}; the weights and config.json of {} belong to different models", b.misfits[0], component_);
   if (!b.missing.empty())
@@ -125,7 +137,7 @@ const BoundTensor& Weights::bound(const std::string& name) const {
 void Weights::make(const std::string& name, const TensorSpec& spec, const BoundTensor& b) const {
   const bool edited = edits_ && edits_->touches(name);
   Made m;
-  if (b.stored->coding != Stored::Coding::plain || edited) {
+  if (b.stored->coding != Stored::Coding::plain || b.rows == Rows::norms || edited) {
     m.buffer = Buffer(static_cast<size_t>(element_count(spec.shape)) * sizeof(float));
     m.view = {m.buffer.data(), DType::f32, spec.shape};
     b.read(0, spec.shape[0], m.buffer.as<float>());

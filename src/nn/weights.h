@@ -21,6 +21,7 @@ struct TensorSource {
     halves_swapped,       // [gate; value] for our [value; gate]
     fused,                // part `part` of a stacked q, k, v: all q, all k, all v, or head by head as the container says
     fused_by_head,        // the same, always q, k, v of head 0, of head 1, ...
+    norms,                // the length of each row (a weight norm that was folded into the weight)
   } rows = Rows::same;
   int64_t part = 0, heads = 1;   // of fused rows
 };
@@ -57,7 +58,7 @@ struct Binding {
   std::vector<std::string> unexpected;   // names of the file
   std::vector<std::string> misfits;      // messages: another shape, or no type that can be read
 };
-Binding bind(const Checkpoint& files, const TensorSpecs& specs);
+Binding bind_tensors(const Checkpoint& files, const TensorSpecs& specs);
 
 // What is added to tensors of the table when they are read: adapters of the request.
 class WeightEdits {

@@ -15,13 +15,21 @@ double d(int64_t x) { return static_cast<double>(x); }
 
 Json read_object(const std::string& path) { return read_json(path); }
 
+// Other spellings of a transformer have no config that tells its dimensions: their weights do.
+h3::DitConfig read_dit(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  const Json json = std::filesystem::exists(path) ? read_object(path) : Json::object();
+  if (json.contains("hidden_size") && json.contains("ffn_dim")) return h3::parse_dit_config(JsonView(json, path));
+  return h3::read_dit_config(folder, open_checkpoint(folder));
+}
+
 }  // namespace
 
 ModelDims read_model_dims(const std::string& folder) {
   if (!std::filesystem::is_directory(folder)) fail(ErrorKind::model, "{}: no such model folder; give one with transformer/config.json, vae/config.json, "
                                                    "audio_vae/config.json and text_encoder/config.json (weights are not needed)", folder);
   ModelDims m;
-  m.dit = h3::read_dit_config(folder + "/transformer/config.json");
+  m.dit = read_dit(folder + "/transformer");
   const std::string vae = folder + "/vae/config.json", audio = folder + "/audio_vae/config.json", index = folder + "/modular_model_index.json";
   const Json video_json = read_object(vae), audio_json = read_object(audio);
   m.video = h3::parse_video_vae_config(JsonView(video_json, vae));
@@ -52,7 +60,7 @@ ClipShape resolve_clip(const ModelDims& m, ClipShape c) {
 double used_parameters(const TensorSpecs& specs) {
   double n = 0;
   for (const TensorSpec& s : specs)
-    if (s.use != TensorSpec::Use::dead) n += d(element_count(s.shape));
+    if (s.use != TensorSpec::Use::dead && s.use != TensorSpec::Use::foreign) n += d(element_count(s.shape));
   return n;
 }
 

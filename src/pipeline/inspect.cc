@@ -21,36 +21,33 @@ constexpr int64_t kChunk = 1 << 20;
 using Dims = std::vector<std::pair<std::string, std::string>>;
 
 // Counts of what no healthy tensor has.
-void check_values(const NamedView& t, const std::string& file, std::vector<std::string>& problems) {
+void check_values(const Stored& t, std::vector<std::string>& problems) {
   int64_t bad = 0, zeros = 0;
   float largest = 0;
-  std::vector<float> values;
-  const int64_t n = t.view.count();
-  for (int64_t at = 0; at < n; at += kChunk) {
-    const int64_t part = std::min(kChunk, n - at);
-    values.resize(static_cast<size_t>(part));
-    to_float32({static_cast<const char*>(t.view.data) + at * dtype_bytes(t.view.dtype), t.view.dtype, {part}}, values.data());
+  const int64_t n = element_count(t.shape), rows = t.rows(), some = std::max<int64_t>(1, kChunk / std::max<int64_t>(1, t.row_values()));
+  for (int64_t at = 0; at < rows && n; at += some) {
+    const int64_t part = std::min(some, rows - at);
+    std::vector<float> values(static_cast<size_t>(part * t.row_values()));
+    read_rows(t, at, part, values.data());
     for (float v : values) {
       if (!std::isfinite(v)) ++bad;
       else largest = std::max(largest, std::fabs(v));
       zeros += v == 0.0f;
     }
   }
-  if (bad) problems.push_back(fmt::format("{}: tensor {}: {} of {} values are NaN or infinite", file, t.name, bad, n));
-  else if (largest > kLargestSane) problems.push_back(fmt::format("{}: tensor {}: largest value {:g}; a scale was lost", file, t.name, largest));
+  if (bad) problems.push_back(fmt::format("{}: tensor {}: {} of {} values are NaN or infinite", *t.file, t.name, bad, n));
+  else if (largest > kLargestSane) problems.push_back(fmt::format("{}: tensor {}: largest value {:g}; a scale was lost", *t.file, t.name, largest));
   const bool may_be_zero = t.name.ends_with("bias") || t.name.ends_with("beta") || t.name.ends_with("alpha");
-  if (n > 16 && zeros == n && !may_be_zero) problems.push_back(fmt::format("{}: tensor {}: all {} values are zero", file, t.name, n));
+  if (n > 16 && zeros == n && !may_be_zero) problems.push_back(fmt::format("{}: tensor {}: all {} values are zero", *t.file, t.name, n));
 }
 
 // Holds the files of one component against its table.
-void check_component(ComponentReport& c, const std::string& folder, const std::string& stem, const TensorSpecs& specs, bool verify, int64_t& checked) {
-  SafetensorsSet files = open_weights(folder, stem);
-  c.files = files.files().size();
-  c.tensors = files.size();
+void check_component(ComponentReport& c, const std::string& folder, const Checkpoint& files, const TensorSpecs& specs, bool verify, int64_t& checked) {
+  c.files = files.file_count();
+  c.tensors = files.tensors().size();
   c.file_bytes = files.total_bytes();
-  std::unordered_map<std::string, const TensorSpec*> table;
   for (const TensorSpec& s : specs) {
-    table.emplace(s.name, &s);
+    if (s.use == TensorSpec::Use::foreign) continue;
     const int64_t n = element_count(s.shape);
     const bool dead = s.use == TensorSpec::Use::dead;
     c.parameters += n;
@@ -60,22 +57,15 @@ void check_component(ComponentReport& c, const std::string& folder, const std::s
       c.memory_exact += 4 * n;
       c.memory_fast += (s.use == TensorSpec::Use::matrix ? 2 : 4) * n;
     }
-    if (!files.find(s.name) && !dead) c.problems.push_back(fmt::format("{}: tensor {} is missing", folder, s.name));
   }
-  for (const SafetensorsFile& f : files.files())
-    for (const NamedView& t : f.tensors()) {
-      ++c.dtypes[std::string(dtype_name(t.view.dtype))];
-      auto it = table.find(t.name);
-      if (it == table.end()) {
-        c.problems.push_back(fmt::format("{}: tensor {} is not one of this model's", f.path(), t.name));
-        continue;
-      }
-      if (it->second->shape != t.view.shape)
-        c.problems.push_back(fmt::format("{}: tensor {} has shape {}, wanted {}", f.path(), t.name, to_string(t.view.shape), to_string(it->second->shape)));
-      else if (t.view.dtype != DType::f32 && t.view.dtype != DType::bf16 && t.view.dtype != DType::f16)
-        c.problems.push_back(fmt::format("{}: tensor {} is {}, wanted F32, BF16 or F16", f.path(), t.name, dtype_name(t.view.dtype)));
-      if (verify) check_values(t, f.path(), c.problems), ++checked;
-    }
+  const Binding bound = bind_tensors(files, specs);
+  for (const std::string& name : bound.missing) c.problems.push_back(fmt::format("{}: tensor {} is missing", folder, name));
+  for (const std::string& name : bound.unexpected) c.problems.push_back(fmt::format("{}: tensor {} is not one of this model's", files.origin(), name));
+  c.problems.insert(c.problems.end(), bound.misfits.begin(), bound.misfits.end());
+  for (const Stored& t : files.tensors()) {
+    ++c.dtypes[t.coding_name()];
+    if (verify) check_values(t, c.problems), ++checked;
+  }
   if (verify)
     for (const auto& h : files.sha256())
       if (h.wanted != h.found) c.problems.push_back(fmt::format("{}: SHA-256 is {}, the index states {}", h.path, h.found, h.wanted));
@@ -86,8 +76,8 @@ struct Loaded {
   TensorSpecs specs;
 };
 
-Loaded load_dit_table(const std::string& folder) {
-  const h3::DitConfig d = h3::read_dit_config(folder + "/config.json");
+Loaded load_dit_table(const std::string& folder, const Checkpoint& files) {
+  const h3::DitConfig d = h3::read_dit_config(folder, files);
   return {{{"hidden_size", std::to_string(d.hidden_size)},
            {"num_layers", std::to_string(d.num_layers)},
            {"num_refiner_layers", std::to_string(d.num_refiner_layers)},
@@ -98,7 +88,7 @@ Loaded load_dit_table(const std::string& folder) {
           h3::dit_tensor_specs(d)};
 }
 
-Loaded load_text_table(const std::string& folder, int64_t layers) {
+Loaded load_text_table(const std::string& folder, const Checkpoint&, int64_t layers) {
   const qwen3_vl::Config t = qwen3_vl::read_config(folder + "/config.json");
   return {{{"hidden_size", std::to_string(t.text.hidden_size)},
            {"num_hidden_layers", fmt::format("{} ({} used)", t.text.num_hidden_layers, layers)},
@@ -110,7 +100,7 @@ Loaded load_text_table(const std::string& folder, int64_t layers) {
           qwen3_vl::tensor_specs(t, layers)};
 }
 
-Loaded load_video_table(const std::string& folder) {
+Loaded load_video_table(const std::string& folder, const Checkpoint&) {
   Json json = read_json(folder + "/config.json");
   const h3::VideoVaeConfig v = h3::parse_video_vae_config(JsonView(json, folder + "/config.json"));
   return {{{"latent_channels", std::to_string(v.latent_channels)},
@@ -120,7 +110,7 @@ Loaded load_video_table(const std::string& folder) {
           h3::video_vae_specs(v)};
 }
 
-Loaded load_audio_table(const std::string& folder) {
+Loaded load_audio_table(const std::string& folder, const Checkpoint&) {
   Json json = read_json(folder + "/config.json");
   const h3::AudioVaeConfig a = h3::parse_audio_vae_config(JsonView(json, folder + "/config.json"));
   return {{{"latent_channels", std::to_string(a.latent_channels)},
@@ -141,25 +131,26 @@ bool ModelReport::sound() const {
 ModelReport inspect_model(const std::string& folder, bool verify) {
   ModelReport report;
   report.index = h3::read_model_index(folder);
-  auto component = [&](const std::string& name, const std::string& stem, const std::function<Loaded(const std::string&)>& load) {
+  auto component = [&](const std::string& name, const std::string& stem, const std::function<Loaded(const std::string&, const Checkpoint&)>& load) {
     ComponentReport c;
     c.name = name;
     const std::string path = folder + "/" + name;
     try {
-      Loaded l = load(path);
+      const Checkpoint files = open_checkpoint(path, stem);
+      Loaded l = load(path, files);
       c.dims = l.dims;
-      check_component(c, path, stem, l.specs, verify, report.tensors_checked);
+      check_component(c, path, files, l.specs, verify, report.tensors_checked);
     } catch (const Error& e) {
       c.problems.push_back(e.what());
     }
     report.components.push_back(std::move(c));
   };
   const int64_t layers = report.index.config.text_encoder_layer;
-  if (report.index.has_transformer) component("transformer", "diffusion_pytorch_model", load_dit_table);
-  if (report.index.has_transformer_ref) component("transformer_ref", "diffusion_pytorch_model", load_dit_table);
-  component("vae", "diffusion_pytorch_model", load_video_table);
-  component("audio_vae", "diffusion_pytorch_model", load_audio_table);
-  component("text_encoder", "model", [&](const std::string& p) { return load_text_table(p, layers); });
+  if (report.index.has_transformer) component("transformer", "", load_dit_table);
+  if (report.index.has_transformer_ref) component("transformer_ref", "", load_dit_table);
+  component("vae", "", load_video_table);
+  component("audio_vae", "", load_audio_table);
+  component("text_encoder", "model", [&](const std::string& p, const Checkpoint& f) { return load_text_table(p, f, layers); });
   auto small = [&](const std::string& name, const std::function<Dims(const std::string&)>& load) {
     ComponentReport c;
     c.name = name;

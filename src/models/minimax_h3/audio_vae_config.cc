@@ -54,10 +54,12 @@ class Table {
     add(prefix + ".weight", {out, in}, TensorSpec::Use::island);
     vector(prefix + ".bias", out);
   }
-  // A weight-normalised convolution: g over dim 0, v as PyTorch keeps the weight.
+  // A weight-normalised convolution: g over dim 0, v as PyTorch keeps the weight. The graph editors' file has g * v / |v| as one weight.
   void conv(const std::string& prefix, int64_t dim0, int64_t dim1, int64_t kernel, int64_t bias) {
     add(prefix + ".weight_g", {dim0, 1, 1}, TensorSpec::Use::vector);
+    specs_.back().sources = {{prefix + ".weight", TensorSource::Rows::norms}};
     add(prefix + ".weight_v", {dim0, dim1, kernel}, TensorSpec::Use::island);
+    specs_.back().sources = {{prefix + ".weight"}};
     if (bias) vector(prefix + ".bias", bias);
   }
   void pointwise(const std::string& prefix, int64_t out, int64_t in, TensorSpec::Use use = TensorSpec::Use::island) {
@@ -177,6 +179,7 @@ TensorSpecs audio_vae_specs(const AudioVaeConfig& c) {
   encoder_specs(t, c);
   pre_block_specs(t, c);
   decoder_specs(t, c);
+  for (const char* name : {"latents_mean", "latents_std"}) t.add(name, {}, TensorSpec::Use::foreign);   // the config says them
   return specs;
 }
 

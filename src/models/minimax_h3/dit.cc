@@ -66,7 +66,7 @@ void scatter_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Ma
 
 class Dit final : public Denoiser {
  public:
-  Dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass);
+  Dit(const Ops& ops, const std::string& folder, Checkpoint files, Compute compute, double attention_mass);
 
   int64_t video_row_width() const override { return config_.patch_values(); }
   int64_t audio_row_width() const override { return config_.audio_in_channels; }
@@ -89,22 +89,25 @@ class Dit final : public Denoiser {
   double attention_mass_;
   DitConfig config_;
   Weights weights_;
+  std::vector<float> curve_;   // [curve_points, curve_rank] over t = 0 .. 1, silu applied; empty where the time embedder is
   Linear proj_in_, audio_proj_in_, context_embedder_, time_1_, time_2_, norm_out_linear_, proj_out_, audio_proj_out_;
   std::vector<Block> refiner_, blocks_;
   std::vector<float> refiner_norm_, norm_out_;
   std::map<float, Modulations> modulations_;   // by noise level
 };
 
-Dit::Dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass)
-    : attention_mass_(attention_mass),
-      config_(read_dit_config(folder + "/config.json")),
-      weights_(open_weights(folder, "diffusion_pytorch_model"), dit_tensor_specs(config_), folder) {
+Dit::Dit(const Ops& ops, const std::string& folder, Checkpoint files, Compute compute, double attention_mass)
+    : attention_mass_(attention_mass), config_(read_dit_config(folder, files)), weights_(std::move(files), dit_tensor_specs(config_), folder) {
   const Weights& w = weights_;
   proj_in_ = load_linear(w, ops, "proj_in", compute);
   audio_proj_in_ = load_linear(w, ops, "audio_proj_in", compute);
   context_embedder_ = load_linear(w, ops, "context_embedder", compute);
-  time_1_ = load_linear(w, ops, "time_embedder.linear_1", compute);
-  time_2_ = load_linear(w, ops, "time_embedder.linear_2", compute);
+  if (config_.has_curve()) {
+    curve_ = w.vector("adaln_t_table");
+  } else {
+    time_1_ = load_linear(w, ops, "time_embedder.linear_1", compute);
+    time_2_ = load_linear(w, ops, "time_embedder.linear_2", compute);
+  }
   for (int64_t i = 0; i < config_.num_refiner_layers; ++i)
     refiner_.push_back(load_block(w, ops, fmt::format("token_refiner.refiner_blocks.{}.", i), false, compute));
   refiner_norm_ = w.vector("token_refiner.final_norm.weight");
@@ -189,10 +192,22 @@ std::unique_ptr<Denoiser::Prepared> Dit::prepare(const Ctx& ctx, const PackedLay
   return p;
 }
 
-// silu(time embedding) of each distinct t in [0, 1] (unscaled): [timesteps, time_embed_dim].
+// The row of a table over t = 0 .. 1, linear between its points.
+void curve_at(const std::vector<float>& table, int64_t points, int64_t rank, float t, float* out) {
+  const float at = std::clamp(t, 0.0f, 1.0f) * static_cast<float>(points - 1);
+  const int64_t i = std::min(static_cast<int64_t>(at), points - 2);
+  const float part = at - static_cast<float>(i);
+  const float *low = table.data() + i * rank, *high = low + rank;
+  for (int64_t r = 0; r < rank; ++r) out[r] = low[r] + part * (high[r] - low[r]);
+}
+
+// silu(time embedding) of each distinct t in [0, 1] (unscaled): [timesteps, adaln_dim].
 Mat Dit::embed_time(const Ctx& ctx, std::span<const float> timestep) const {
   const int64_t n = static_cast<int64_t>(timestep.size()), half = config_.freq_dim / 2;
-  Mat out = ctx.mat(n, config_.time_embed_dim);
+  Mat out = ctx.mat(n, config_.adaln_dim());
+  for (int64_t i = 0; config_.has_curve() && i < n; ++i)
+    curve_at(curve_, config_.curve_points, config_.curve_rank, timestep[static_cast<size_t>(i)], out.row(i));
+  if (config_.has_curve()) return out;
   Arena::Scope scope(ctx.arena());
   Mat features = ctx.mat(n, config_.freq_dim), hidden = ctx.mat(n, config_.time_embed_hidden_dim);
   for (int64_t i = 0; i < n; ++i)
@@ -335,7 +350,7 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
 }  // namespace
 
 std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass) {
-  return std::make_unique<Dit>(ops, folder, compute, attention_mass);
+  return std::make_unique<Dit>(ops, folder, open_checkpoint(folder), compute, attention_mass);
 }
 
 }  // namespace zt::h3

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/json.h"
 #include "kernels/compute.h"
 #include "models/roles.h"
 #include "nn/weights.h"
@@ -14,17 +15,24 @@ struct DitConfig {
   int64_t num_attention_heads, attention_head_dim, hidden_size, num_layers, num_refiner_layers, ffn_dim;
   int64_t in_channels, audio_in_channels, text_dim, freq_dim, time_embed_hidden_dim, time_embed_dim, rope_freq_dim;
   int64_t patch_h, patch_w;
+  int64_t curve_points, curve_rank;   // of checkpoints that hold the time embedding as a table [points, rank]; else 0
   double rope_theta;
   float norm_eps, qk_norm_eps, final_norm_eps;
   int64_t inner_dim() const { return num_attention_heads * attention_head_dim; }
   int64_t patch_values() const { return in_channels * patch_h * patch_w; }
+  bool has_curve() const { return curve_points > 0; }
+  int64_t adaln_dim() const { return has_curve() ? curve_rank : time_embed_dim; }   // inputs of the modulation matrices
 };
 
-// Errors (kind model): a key missing, out of range or inconsistent.
-DitConfig read_dit_config(const std::string& path);
+// Of a diffusers config.json. Errors (kind model): a key missing, out of range or inconsistent.
+DitConfig parse_dit_config(const JsonView& json);
+// From the diffusers config.json of `folder`. Without one, or beside one of the released spelling, the dimensions are those of the
+// tensors and the constants those of the released model. Errors (kind model): those of parse_dit_config; a tensor that tells a dimension
+// missing.
+DitConfig read_dit_config(const std::string& folder, const Checkpoint& files);
 TensorSpecs dit_tensor_specs(const DitConfig& config);
 
-// `folder` holds config.json and diffusion_pytorch_model.safetensors (or shards). compute: f32, or bf16 for all but the float32 islands.
+// `folder`: as open_checkpoint. compute: f32, or bf16 for all but the float32 islands.
 // attention_mass: AttentionArgs::mass of the transformer's blocks (not of the refiner's).
 std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass = 1);
 

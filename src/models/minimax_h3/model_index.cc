@@ -23,12 +23,15 @@ float read_shift(const std::string& folder) {
 void read_dims(ModelIndex& m) {
   const std::string vae = m.folder + "/vae/config.json", audio = m.folder + "/audio_vae/config.json";
   const std::string dit = m.folder + (m.has_transformer ? "/transformer" : "/transformer_ref") + "/config.json";
-  Json vj = read_json(vae), aj = read_json(audio), dj = read_json(dit);
+  Json vj = read_json(vae), aj = read_json(audio);
   m.spatial_ratio = 1;
   for (int64_t f : JsonView(vj, vae).integers("spatial_downsample_factors", 1, 8)) m.spatial_ratio *= f;
   if (m.spatial_ratio > 256) fail(ErrorKind::model, "{}: \"spatial_downsample_factors\" multiply to {}, more than 256", vae, m.spatial_ratio);
   m.latent_channels = JsonView(vj, vae).integer("latent_channels", 1, 1024);
   m.sample_rate = static_cast<int>(JsonView(aj, audio).integer("sampling_rate", 1000, 384000));
+  std::error_code e;
+  const Json dj = fs::exists(dit, e) ? read_json(dit) : Json::object();
+  if (!dj.contains("patch_size")) return;   // other spellings of the transformer do not say it; it is the released model's
   auto patch = JsonView(dj, dit).integers("patch_size", 1, 16);
   if (patch.size() != 3) fail(ErrorKind::model, "{}: \"patch_size\" wants [1, h, w]", dit);
   m.patch_h = patch[1], m.patch_w = patch[2];

@@ -89,6 +89,25 @@ void decoder_specs(Table& t, const VideoVaeConfig& c) {
   t.linear("decoder.proj_out", c.patch_floats(), dim);
 }
 
+// Parts of names that the released file, and the graph editors' after it, spell otherwise. Its q, k, v stand head by head in both.
+TensorSource released_source(const std::string& name, int64_t heads) {
+  using Rows = TensorSource::Rows;
+  TensorSource s{name};
+  const auto rename = [&](std::string_view ours, std::string_view theirs) {
+    if (const size_t at = s.name.find(ours); at != std::string::npos) return s.name.replace(at, ours.size(), theirs), true;
+    return false;
+  };
+  rename("down_blocks.", "down."), rename(".resnets.", ".block."), rename(".downsamplers.0.", ".downsample."), rename("conv_shortcut", "nin_shortcut");
+  rename("decoder.proj_in.", "decoder.x_embedder."), rename("attn.to_out.0.", "attn.to_out."), rename("ff.net.2.", "ff.w2.");
+  if (rename("ff.net.0.proj.", "ff.w1.")) s.rows = Rows::halves_swapped;
+  int64_t part = 0;
+  for (const char* p : {"attn.to_q.", "attn.to_k.", "attn.to_v."}) {
+    if (rename(p, "attn.to_qkv.")) s.rows = Rows::fused_by_head, s.part = part, s.heads = heads;
+    ++part;
+  }
+  return s;
+}
+
 }  // namespace
 
 int64_t VideoVaeConfig::spatial_ratio() const { return product(spatial_downsample_factors); }
@@ -133,6 +152,10 @@ TensorSpecs video_vae_specs(const VideoVaeConfig& c) {
   Table t(specs);
   encoder_specs(t, c);
   decoder_specs(t, c);
+  for (TensorSpec& s : specs)
+    if (TensorSource other = released_source(s.name, c.decoder_num_attention_heads); other.name != s.name) s.sources = {std::move(other)};
+  // What the config says, and a token that nothing reads.
+  for (const char* name : {"latents_mean", "latents_std", "decoder.mask_token"}) specs.push_back({name, {}, TensorSpec::Use::foreign});
   return specs;
 }
 

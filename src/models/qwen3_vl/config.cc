@@ -118,6 +118,10 @@ TensorSpecs tensor_specs(const Config& config, int64_t layers_used) {
   out.push_back({root + "norm.weight", {t.hidden_size}, Use::dead});
   out.push_back({"lm_head.weight", {t.vocab_size, t.hidden_size}, Use::dead});
   vision_specs(config.vision, out);
+  // The graph editors' files leave out a level of the path.
+  for (TensorSpec& s : out)
+    for (const auto& [ours, theirs] : {std::pair{root, std::string("model.")}, {std::string("model.visual."), std::string("visual.")}})
+      if (s.name.starts_with(ours)) s.sources = {{theirs + s.name.substr(ours.size())}};
   return out;
 }
 
