@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "formats/shown.h"
 
 namespace zt {
 
@@ -31,12 +32,6 @@ const Row& row_of(GgufType type) {
   const Row* r = find_row(static_cast<uint32_t>(type));
   if (!r) fail(ErrorKind::internal, "GGUF type {} is not in the table", static_cast<uint32_t>(type));
   return *r;
-}
-
-std::string shown(std::string_view s) {
-  std::string out;
-  for (char c : s.substr(0, 120)) out += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
-  return s.size() > 120 ? out + "..." : out;
 }
 
 // Reads little-endian values and never past the end.
@@ -150,7 +145,13 @@ Placed read_tensor(Reader& r, const std::string& origin) {
 
 void place(std::vector<Placed>& placed, std::span<const std::byte> bytes, uint64_t data, uint64_t alignment, const std::string& origin) {
   std::vector<Placed*> order;
-  for (Placed& p : placed) order.push_back(&p);
+  const uint64_t left = bytes.size() - data;
+  for (Placed& p : placed) {
+    if (p.offset > left || static_cast<uint64_t>(p.tensor.bytes) > left - p.offset)
+      fail(ErrorKind::model, "{}: tensor {} wants {} bytes at {} of the data, but the file holds {}; the file is truncated", origin, shown(p.tensor.name),
+           p.tensor.bytes, p.offset, left);
+    order.push_back(&p);
+  }
   std::stable_sort(order.begin(), order.end(), [](const Placed* a, const Placed* b) { return a->offset < b->offset; });
   uint64_t end = 0;
   const Placed* before = nullptr;
@@ -159,10 +160,6 @@ void place(std::vector<Placed>& placed, std::span<const std::byte> bytes, uint64
     if (p->offset % alignment) fail(ErrorKind::model, "{}: tensor {} starts at byte {}, wanted a multiple of {}", origin, name, p->offset, alignment);
     if (p->offset < end)
       fail(ErrorKind::model, "{}: tensor {} starts at byte {} inside tensor {}, which ends at {}", origin, name, p->offset, shown(before->tensor.name), end);
-    const uint64_t left = bytes.size() - data;
-    if (p->offset > left || static_cast<uint64_t>(p->tensor.bytes) > left - p->offset)
-      fail(ErrorKind::model, "{}: tensor {} wants {} bytes at {} of the data, but the file holds {}; the file is truncated", origin, name,
-           p->tensor.bytes, p->offset, left);
     if (p->offset - end >= alignment && p->offset != end)
       fail(ErrorKind::model, "{}: tensor {} starts at byte {}, but what stands before it ends at {}", origin, name, p->offset, end);
     p->tensor.data = bytes.data() + data + p->offset;

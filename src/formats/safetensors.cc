@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "formats/shown.h"
 
 namespace zt {
 
@@ -14,13 +15,6 @@ namespace {
 constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
 constexpr int64_t kMaxDim = int64_t{1} << 40;
 constexpr size_t kMaxRank = 8;
-
-// Names come from strangers and go to terminals.
-std::string shown(std::string_view s) {
-  std::string out;
-  for (char c : s.substr(0, 120)) out += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
-  return s.size() > 120 ? out + "..." : out;
-}
 
 struct Entry {
   std::string name, dtype;

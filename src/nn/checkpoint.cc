@@ -284,7 +284,7 @@ int64_t Checkpoint::total_bytes() const {
 
 std::vector<SafetensorsSet::FileHash> Checkpoint::sha256() const { return set_ ? set_->sha256() : std::vector<SafetensorsSet::FileHash>{}; }
 
-Checkpoint open_checkpoint(const std::string& path, const std::string& stem) {
+Checkpoint open_checkpoint(const std::string& path) {
   std::error_code e;
   if (path.ends_with(".gguf")) return Checkpoint(GgufFile(path));
   if (fs::is_directory(path, e)) {
@@ -298,7 +298,7 @@ Checkpoint open_checkpoint(const std::string& path, const std::string& stem) {
     if (found.size() == 1 && !others) return Checkpoint(GgufFile(found[0]));
     if (!found.empty()) fail(ErrorKind::model, "{}: found {} beside other weights, wanted one checkpoint; remove the other", path, found[0]);
   }
-  return open_weights(path, stem);
+  return open_weights(path);
 }
 
 }  // namespace zt

@@ -64,7 +64,7 @@ class Checkpoint {
   bool fused_by_head_ = false;
 };
 
-// A file (.safetensors, .index.json, .gguf) or a component's folder, as open_weights; a folder without safetensors may hold one .gguf.
-Checkpoint open_checkpoint(const std::string& path, const std::string& stem = "");
+// A file (.safetensors, .index.json, .gguf) or a component's folder, as open_weights of an empty stem; a folder without safetensors may hold one .gguf.
+Checkpoint open_checkpoint(const std::string& path);
 
 }  // namespace zt

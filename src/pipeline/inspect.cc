@@ -131,12 +131,12 @@ bool ModelReport::sound() const {
 ModelReport inspect_model(const std::string& folder, bool verify) {
   ModelReport report;
   report.index = h3::read_model_index(folder);
-  auto component = [&](const std::string& name, const std::string& stem, const std::function<Loaded(const std::string&, const Checkpoint&)>& load) {
+  auto component = [&](const std::string& name, const std::function<Loaded(const std::string&, const Checkpoint&)>& load) {
     ComponentReport c;
     c.name = name;
     const std::string path = folder + "/" + name;
     try {
-      const Checkpoint files = open_checkpoint(path, stem);
+      const Checkpoint files = open_checkpoint(path);
       Loaded l = load(path, files);
       c.dims = l.dims;
       check_component(c, path, files, l.specs, verify, report.tensors_checked);
@@ -146,11 +146,11 @@ ModelReport inspect_model(const std::string& folder, bool verify) {
     report.components.push_back(std::move(c));
   };
   const int64_t layers = report.index.config.text_encoder_layer;
-  if (report.index.has_transformer) component("transformer", "", load_dit_table);
-  if (report.index.has_transformer_ref) component("transformer_ref", "", load_dit_table);
-  component("vae", "", load_video_table);
-  component("audio_vae", "", load_audio_table);
-  component("text_encoder", "model", [&](const std::string& p, const Checkpoint& f) { return load_text_table(p, f, layers); });
+  if (report.index.has_transformer) component("transformer", load_dit_table);
+  if (report.index.has_transformer_ref) component("transformer_ref", load_dit_table);
+  component("vae", load_video_table);
+  component("audio_vae", load_audio_table);
+  component("text_encoder", [&](const std::string& p, const Checkpoint& f) { return load_text_table(p, f, layers); });
   auto small = [&](const std::string& name, const std::function<Dims(const std::string&)>& load) {
     ComponentReport c;
     c.name = name;

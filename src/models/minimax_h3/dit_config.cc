@@ -14,7 +14,8 @@ constexpr const char* kCurve = "adaln_t_table";
 // Dimension `axis` of a tensor that every checkpoint of other spellings has.
 int64_t dim_of(const Checkpoint& files, const std::string& name, size_t axis) {
   const Stored* t = files.find(name);
-  if (!t) fail(ErrorKind::model, "{}: has no tensor {}, which tells a dimension; is it a MiniMax-H3 transformer? With a diffusers config.json beside it, it is read by that", files.origin(), name);
+  if (!t) fail(ErrorKind::model, "{}: has no tensor {}, which tells a dimension; is it a MiniMax-H3 transformer of another layout, or one without its config.json?",
+               files.origin(), name);
   if (t->shape.size() <= axis || t->shape[axis] < 1 || t->shape[axis] > 64 * kMaxDim)
     fail(ErrorKind::model, "{}: tensor {} has shape {}, wanted a matrix", files.origin(), name, to_string(t->shape));
   return t->shape[axis];

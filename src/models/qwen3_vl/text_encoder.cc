@@ -35,7 +35,7 @@ class Encoder final : public TextEncoder {
  public:
   Encoder(const Ops& ops, const std::string& folder, int64_t layers_used, Compute compute)
       : config_(read_config(folder + "/config.json")),
-        weights_(open_checkpoint(folder, "model"), tensor_specs(config_, layers_used), folder) {
+        weights_(open_checkpoint(folder), tensor_specs(config_, layers_used), folder) {
     if (layers_used > config_.text.num_hidden_layers)
       fail(ErrorKind::model, "{}: has {} text layers, but hidden state {} is wanted; the checkpoint is cut too short", folder,
            config_.text.num_hidden_layers, layers_used);
