@@ -43,7 +43,8 @@ zt::Command optimize_command(CLI::App& root) {
   app->add_option("--count", o->prompts, "how many of the prompts (default 3)")->type_name("N");
   app->add_option("--rounds", o->rounds, "timed rounds of each option (default 2)")->type_name("N");
   app->add_option("--threads", o->threads, "worker threads (default: the cores this process may use)")->type_name("N");
-  app->add_option("--skip", o->skip, "passes to leave out: adaln_tables, overlap, denoiser, video_decoder, text_encoder, reuse, evaluations")->type_name("NAMES");
+  app->add_option("--skip", o->skip,
+                  "passes to leave out: adaln_tables, overlap, denoiser, attention, video_decoder, text_encoder, reuse, evaluations")->type_name("NAMES");
   app->add_option("--encoder-preset", o->encoder_preset, "x264's preset that the plan asks for (not searched)")->type_name("NAME");
   app->add_option("--sound-coder", o->sound_coder, "AAC's search that the plan asks for, twoloop or fast (not searched)")->type_name("NAME");
   app->add_flag("--cpu-time", o->cpu_time, "compare processor time, not the clock (with --threads 1; for a busy machine)");
@@ -64,7 +65,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("zoetrope ") + zt::kVersion);
   app.require_subcommand(1);
   const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app), plan_command(app), optimize_command(app), zt::serve_command(app),
-                                  zt::worker_command(app), zt::jobs_command(app), zt::key_command(app), zt::compare_command(app)};
+                                  zt::live_command(app), zt::worker_command(app), zt::jobs_command(app), zt::key_command(app), zt::compare_command(app)};
   try {
     app.parse(zt::command_line(argc, argv));
   } catch (const CLI::ParseError& e) {

@@ -138,7 +138,7 @@ class Live extends HTMLElement {
   maybeStart() {
     const p = this.player, c = this.channel, there = p.buffered, watching = this.watching;
     if (!this.starting || !watching || !there.length || !c.work_per_second) return;
-    if (there.end(0) - p.currentTime < Math.min(2 * c.segment_seconds * c.work_per_second, 0.8 * c.lead_target_seconds)) return;
+    if (there.end(0) - p.currentTime < Math.min(2 * c.segment_seconds * c.work_per_second, 0.8 * Math.min(c.lead_target_seconds, 2))) return;
     this.starting = false;
     p.play().catch(() => { if (this.watching === watching) this.leave(); });   // a browser may want a click first
   }
@@ -164,7 +164,7 @@ class Live extends HTMLElement {
     if (prompt !== this.channel.prompt && await this.change({ prompt })) this.tell(prompt, this.channel.made_seconds);
   }
   tell(prompt, from) {
-    this.said.prepend(h("li", {}, `${prompt} `, h("small", {}, from ? `from ${seconds(from)} on, seen in about ${seconds(this.channel.lead_seconds + this.channel.segment_seconds)}` : "now")));
+    this.said.prepend(h("li", {}, `${prompt} `, h("small", {}, from ? `from ${seconds(from)} on, seen in about ${seconds(this.channel.ready_seconds + this.channel.segment_seconds)}` : "now")));
     while (this.said.children.length > 20) this.said.lastChild.remove();
   }
 

@@ -3,12 +3,16 @@
 usage: tests/live.py ZOETROPE [MODEL]      (in the environment of tests/requirements.txt; needs the ffmpeg program)"""
 import http.client
 import json
+import os
+import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +149,27 @@ def steering(s, live):
     check("and goes on afterwards", get(s, live)["segments"] > made, get(s, live))
 
 
+def seen_soon(s, folder):
+    """With a lead of 12 s a new prompt is seen within two segments of playback, and the picture does not freeze."""
+    live = s.request("POST", "/v1/live", {**SMALL, "prompt": "a small red circle spins on a black background", "evaluations": 4, "lead_seconds": 12}).json["id"]
+    until(s, live, lambda c: c["lead_seconds"] >= 12)
+    got = []
+    viewer = threading.Thread(target=lambda: got.append(watch(s, f"/v1/live/{live}/stream", 9)))
+    viewer.start()
+    time.sleep(2)
+    now = s.request("PATCH", f"/v1/live/{live}", {"prompt": "a large blue square grows on a white background"}).json
+    viewer.join()
+    after = get(s, live)
+    v, _, _ = frames(whole_boxes(got[0]), folder)
+    light = np.asarray(v, np.float32).mean((1, 2, 3))
+    turned = np.flatnonzero(light > (light[:24].mean() + 200) / 2)
+    late = (turned[0] / 24 - now["played_seconds"]) if len(turned) else 99   # the viewer came when nothing had been played
+    check("a new prompt is seen within two segments", 0 < late <= 2 * now["segment_seconds"] + 0.1, (late, now["played_seconds"], now["ready_seconds"], light[::12].round(0).tolist()))
+    check("nothing freezes", after["stalls"] == 0 and len(v) >= 24 * 9, (after["stalls"], len(v)))
+    check("the lead is built again", until(s, live, lambda c: c["lead_seconds"] >= 12)["lead_seconds"] >= 12)
+    s.request("DELETE", f"/v1/live/{live}")
+
+
 def hls(s, live, folder):
     base = f"/v1/live/{live}/"
     r = s.request("GET", base + "index.m3u8")
@@ -193,6 +218,27 @@ def killed(folder, s, live):
     return s
 
 
+def command(zoetrope):
+    """zoetrope live: an address on standard output, a channel behind it, nothing left behind."""
+    with tempfile.TemporaryDirectory() as temporary:
+        p = subprocess.Popen([zoetrope, "live", PROMPT, "--size", "96x64", "--evaluations", "2"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                             env={**os.environ, "TMPDIR": temporary})
+        found = re.fullmatch(r"(http://127\.0\.0\.1:(\d+)/)#live/(live_[0-9a-f]{32})\n", p.stdout.readline())
+        check("zoetrope live prints an address", found)
+        if found:
+            host = types.SimpleNamespace(port=int(found[2]))
+            check("and plays there", len(watch(host, f"/v1/live/{found[3]}/stream", 0, 5000)) >= 5000 and len(os.listdir(temporary)) == 1)
+            c = http.client.HTTPConnection("127.0.0.1", host.port, timeout=20)
+            c.request("GET", "/")
+            page = c.getresponse()
+            check("the page is there", page.status == 200 and b"app.js" in page.read())
+        p.send_signal(signal.SIGINT)
+        check("Ctrl-C ends it and leaves nothing", p.wait(20) == 0 and os.listdir(temporary) == [], os.listdir(temporary))
+    for args, word in ((["--size", "big", PROMPT], "--size"), ([""], "prompt"), (["--lead", "1", PROMPT], "--lead"), (["--plan", "warp", PROMPT], "warp")):
+        r = subprocess.run([zoetrope, "live", *args], capture_output=True, text=True)
+        check(f"refused: {args}", r.returncode == 2 and word in r.stderr, r.stderr[-200:])
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         s = Server(Path(folder) / "data", "--plan", "fast")
@@ -202,9 +248,11 @@ def main():
             many_viewers(s, live, folder)
             steering(s, live)
             hls(s, live, folder)
+            seen_soon(s, folder)
             beside_jobs(s, live)
             s = killed(folder, s, live)
             check("the server ends with 0", s.stop() == 0)
+            command(sys.argv[1])
         finally:
             if s.process.poll() is None:
                 s.process.kill()

@@ -93,31 +93,52 @@ Channel::Channel(Engine& engine, Request request, Latents start) : Channel(engin
 Channel::~Channel() = default;
 
 Request Channel::next_request(const std::string& prompt, int64_t grid_points) const {
+  const ChannelState& last = newest();
   Request r;
   r.prompt = prompt, r.grid_points = grid_points;
   r.width = request_.width, r.height = request_.height, r.aspect_ratio = request_.aspect_ratio, r.short_edge = request_.short_edge;
   r.config = request_.config;
-  r.seed = segment_seed(request_.seed, state_.segments);
+  r.seed = segment_seed(request_.seed, last.segments);
   r.num_frames = first_clip_frames(r.config);
-  if (state_.segments > 0) {
+  if (last.segments > 0) {
     r.task = Task::continuation;
     r.num_frames = kHistoryFrames + kSegmentFrames;
-    r.history = History{copy_of(state_.video), history_rows(state_.sound)};
+    r.history = History{copy_of(last.video), history_rows(last.sound)};
   }
   return r;
 }
 
-Result Channel::next(const std::string& prompt, int64_t grid_points, const Sink& sink, const Hooks& hooks) {
+Result Channel::make(const std::string& prompt, int64_t grid_points, const Hooks& hooks) {
   const Request request = next_request(prompt, grid_points);
   Exec exec = engine_.exec(hooks.cancel);
   Ctx ctx{exec, hooks.tap};
-  ChannelState state;
+  const Sink none;
+  Run run{engine_, request, none, hooks};
+  Made m;
+  m.latents = run.latents(ctx);
+  if (hooks.latents) hooks.latents(m.latents);
+  const ChannelState& last = newest();
+  m.after.segments = last.segments + 1;
+  m.after.video = tail(last.video, m.latents.video, kHistoryLatents, 1);
+  m.after.sound = tail(last.sound, m.latents.sound, kSoundTail, 2);
+  m.result = std::move(run.result);
+  m.result.peak_activation_bytes = engine_.arena().peak_bytes();
+  waiting_.push_back(std::move(m));
+  return waiting_.back().result;
+}
+
+Result Channel::give(const Sink& sink, const Hooks& hooks) {
+  if (waiting_.empty()) fail(ErrorKind::internal, "no segment of the channel waits to be given out");
+  Exec exec = engine_.exec(hooks.cancel);
+  Ctx ctx{exec, hooks.tap};
+  Made m = std::move(waiting_.front());
+  waiting_.pop_front();
+  m.after.frames = state_.frames, m.after.samples = state_.samples;
   Sink counted = sink;
-  counted.frames = [&](const uint8_t* rgb, int64_t count) { state.frames += count, sink.frames(rgb, count); };
-  counted.sound = [&](const std::vector<const float*>& channels, int64_t samples) { state.samples += samples, sink.sound(channels, samples); };
-  Run run{engine_, request, counted, hooks};
-  Latents made = run.latents(ctx);
-  if (hooks.latents) hooks.latents(made);
+  counted.frames = [&](const uint8_t* rgb, int64_t count) { m.after.frames += count, sink.frames(rgb, count); };
+  counted.sound = [&](const std::vector<const float*>& channels, int64_t samples) { m.after.samples += samples, sink.sound(channels, samples); };
+  Run run{engine_, request_, counted, hooks};
+  run.result = std::move(m.result);
 
   VideoCodec& video = engine_.video_codec(false);
   AudioCodec& audio = engine_.audio_codec(false);
@@ -129,23 +150,19 @@ Result Channel::next(const std::string& prompt, int64_t grid_points, const Sink&
     while (decoders_->sound->next(ctx, s)) {}
     resumed_ = false;
   }
-  state.segments = state_.segments + 1, state.frames = state_.frames, state.samples = state_.samples;
-  state.video = tail(state_.video, made.video, kHistoryLatents, 1);
-  state.sound = tail(state_.sound, made.sound, kSoundTail, 2);
+  const int64_t ratio = engine_.index().spatial_ratio, height = m.latents.video.dim(2) * ratio, width = m.latents.video.dim(3) * ratio;
   if (decoders_) {
-    decoders_->frames->append(made.video);
-    decoders_->sound->append(made.sound);
+    decoders_->frames->append(m.latents.video);
+    decoders_->sound->append(m.latents.sound);
   } else {
-    decoders_ = std::make_unique<Decoders>(Decoders{video.open(std::move(made.video)), audio.open(std::move(made.sound))});
+    decoders_ = std::make_unique<Decoders>(Decoders{video.open(std::move(m.latents.video)), audio.open(std::move(m.latents.sound))});
   }
-
-  ClipInfo& clip = run.result.clip;
-  clip = {run.geometry.width, run.geometry.height, 0, h3::kFps, audio.sample_rate(), 2, 0};
-  if (!begun_) sink.begin(clip);
+  run.result.clip = {width, height, 0, h3::kFps, audio.sample_rate(), 2, 0};
+  if (!begun_) sink.begin(run.result.clip);
   begun_ = true;
   run.decode(ctx, *decoders_->sound, *decoders_->frames, nullptr);
-  state_ = std::move(state);
-  run.result.peak_activation_bytes = engine_.arena().peak_bytes();
+  state_ = std::move(m.after);
+  run.result.peak_activation_bytes = std::max(run.result.peak_activation_bytes, engine_.arena().peak_bytes());
   return std::move(run.result);
 }
 

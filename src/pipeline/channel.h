@@ -2,6 +2,7 @@
 // Video with sound that goes on for as long as it is asked to: a first clip, then segments that each follow the end of what was made,
 // through one decode, in memory that does not grow. The scheme H3-nano is trained for (docs/nano.md): a window of 73 frames, the first
 // 22 of them given as clean latents of picture and sound, the other 51 made; 51 frames are 85 audio latents exactly, 2.125 s.
+#include <deque>
 #include <memory>
 
 #include "pipeline/engine.h"
@@ -29,20 +30,33 @@ class Channel {
   Channel(Engine& engine, Request request, Latents start);
   ~Channel();
 
-  // Makes the next segment after `prompt` and gives out what can be seen and heard of it: frames up to five short of what is made, sound
-  // up to the decoder's look-ahead short. `grid_points` - 1 evaluations. sink.begin is called once, before the first frames, with num_frames 0.
-  // Errors as Engine::generate; after one (Cancelled too) this object is of no more use: make another from the last state.
-  Result next(const std::string& prompt, int64_t grid_points, const Sink& sink, const Hooks& hooks);
-  // Good after each next(), until the following one.
+  // Makes the latents of the next segment after `prompt`, `grid_points` - 1 evaluations; they wait until they are given out.
+  // Errors as Engine::generate; after one (Cancelled too) of these calls this object is of no more use: make another from the last state.
+  Result make(const std::string& prompt, int64_t grid_points, const Hooks& hooks);
+  // Decodes the segment that waits longest and gives out what can be seen and heard of it: frames up to five short of what is made, sound
+  // up to the decoder's look-ahead short. sink.begin is called once, before the first frames, with num_frames 0. Errors (internal): none waits.
+  // The result holds all stages of that segment, those of make() too.
+  Result give(const Sink& sink, const Hooks& hooks);
+  Result next(const std::string& prompt, int64_t grid_points, const Sink& sink, const Hooks& hooks) { return make(prompt, grid_points, hooks), give(sink, hooks); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }   // segments
+  void forget_waiting() { waiting_.clear(); }                                 // the next one made follows what was given out
+  // After what was given out; good until the next give().
   const ChannelState& state() const { return state_; }
 
  private:
   struct Decoders;
+  struct Made {
+    Latents latents;
+    ChannelState after;   // frames and samples: filled in when it is given out
+    Result result;
+  };
+  const ChannelState& newest() const { return waiting_.empty() ? state_ : waiting_.back().after; }
   Request next_request(const std::string& prompt, int64_t grid_points) const;
 
   Engine& engine_;
   Request request_;
   ChannelState state_;
+  std::deque<Made> waiting_;
   bool resumed_ = false, begun_ = false;
   std::unique_ptr<Decoders> decoders_;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "pipeline/run.h"
@@ -90,6 +91,29 @@ TEST(Channel, ResumesToTheSameBytes) {
   first.left.insert(first.left.end(), second.left.begin(), second.left.end());
   EXPECT_EQ(first.rgb, all.rgb);
   EXPECT_EQ(first.left, all.left);
+}
+
+TEST(Channel, WhatWaitsCanBeForgotten) {
+  const std::string before = "a red circle bounces", after = "a blue square slides left";
+  Channel plain(nano(), small(5)), turned(nano(), small(5));
+  Kept all, kept;
+  for (int i = 0; i < 3; ++i) plain.next(i < 1 ? before : after, 3, all.sink(), {});
+
+  for (int i = 0; i < 3; ++i) turned.make(before, 3, {});
+  EXPECT_EQ(turned.waiting(), 3);
+  EXPECT_EQ(turned.state().segments, 0);
+  turned.give(kept.sink(), {});
+  EXPECT_EQ(turned.waiting(), 2);
+  turned.forget_waiting();
+  EXPECT_THROW(turned.give(kept.sink(), {}), Error);
+  turned.make(after, 3, {}), turned.make(after, 3, {});   // both before the first of them is given out
+  const Result r = turned.give(kept.sink(), {});
+  turned.give(kept.sink(), {});
+  EXPECT_EQ(kept.rgb, all.rgb);
+  EXPECT_EQ(kept.left, all.left);
+  std::set<Stage> stages;
+  for (const StageTime& s : r.stages) stages.insert(s.stage);
+  EXPECT_TRUE(stages.count(Stage::denoise) && stages.count(Stage::video_decode));
 }
 
 TEST(Channel, HoldsNoMoreAfterManySegments) {

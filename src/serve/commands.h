@@ -16,6 +16,7 @@ struct Command {
 Command generate_command(CLI::App& root);
 Command inspect_command(CLI::App& root);
 Command serve_command(CLI::App& root);
+Command live_command(CLI::App& root);
 Command key_command(CLI::App& root);
 Command worker_command(CLI::App& root);
 Command jobs_command(CLI::App& root);

@@ -1,5 +1,7 @@
 #include "serve/options.h"
 
+#include <regex>
+
 #include "base/error.h"
 
 namespace zt {
@@ -105,6 +107,12 @@ void check_limits(const GenerateOptions& o) {
                         [&](auto) {}},
                spec.target);
   }
+}
+
+std::optional<std::pair<int64_t, int64_t>> parse_size(const std::string& text) {
+  std::smatch m;
+  if (!std::regex_match(text, m, std::regex("([0-9]{1,5})[xX]([0-9]{1,5})"))) return {};
+  return std::pair{std::stoll(m[1]), std::stoll(m[2])};
 }
 
 std::string options_markdown() {

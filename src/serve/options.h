@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -46,6 +47,9 @@ void fill_from_json(const Json& json, GenerateOptions& options);
 void check_limits(const GenerateOptions& options);
 // "--first-frame" of "--first-frame"; "--output" of "--output,-o".
 std::string long_flag(const OptionSpec& spec);
+
+// "192x128" -> {192, 128}; at most five digits each. None: it is no size.
+std::optional<std::pair<int64_t, int64_t>> parse_size(const std::string& text);
 
 // The table as Markdown, for docs/cli.md.
 std::string options_markdown();

@@ -70,9 +70,9 @@ void read_size(const GenerateOptions& o, Request& r) {
   exclusive(!o.size.empty(), "--size", !o.aspect.empty(), "--aspect");
   std::smatch m;
   if (!o.size.empty()) {
-    if (!std::regex_match(o.size, m, std::regex("([0-9]{1,5})[xX]([0-9]{1,5})")))
-      fail(ErrorKind::request, "--size is \"{}\"; wanted WIDTHxHEIGHT such as 1344x768", o.size);
-    r.width = std::stoll(m[1]), r.height = std::stoll(m[2]);
+    const auto size = parse_size(o.size);
+    if (!size) fail(ErrorKind::request, "--size is \"{}\"; wanted WIDTHxHEIGHT such as 1344x768", o.size);
+    r.width = size->first, r.height = size->second;
   }
   if (o.short_edge) {
     r.short_edge = *o.short_edge;

@@ -1,12 +1,15 @@
-// zoetrope serve: the HTTP server, the store, and a worker in the same process. zoetrope key: a new API key.
+// zoetrope serve: the HTTP server, the store, and a worker in the same process. zoetrope live: the same around one channel. zoetrope key: a new API key.
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <tuple>
 
 #include "base/threads.h"
 #include "pipeline/inspect.h"
@@ -31,6 +34,7 @@ struct ServeOptions {
   int64_t body_mib = 64, memory_mib = -1;
   int workers = 1, threads = 0;
   size_t live = 4;
+  std::optional<LiveSettings> channel;   // opened at once; its address is printed
 };
 
 void bind(CLI::App* app, ServeOptions& o) {
@@ -156,13 +160,70 @@ int run_serve(ServeOptions o) {
     service.set_worker_state([&worker] { return worker->problem(); });
   }
   const std::string shown = o.server.host.find(':') == std::string::npos ? o.server.host : "[" + o.server.host + "]";
-  std::fprintf(stderr, "zoetrope: %s under plan %s on http://%s:%d\n", o.service.models.front().c_str(), plan.name.c_str(), shown.c_str(), server.port());
+  const std::string address = fmt::format("http://{}:{}", shown, server.port());
+  std::fprintf(stderr, "zoetrope: %s under plan %s on %s\n", o.service.models.front().c_str(), plan.name.c_str(), address.c_str());
+  if (o.channel) {
+    const std::string id = live->open(*o.channel)->settings().id;
+    std::printf("%s/#live/%s\n", address.c_str(), id.c_str());
+    std::fflush(stdout);
+    std::fprintf(stderr, "zoetrope: open that in a browser, or give a player %s/v1/live/%s/stream; Ctrl-C ends it\n", address.c_str(), id.c_str());
+  }
   server.run(true);
-  std::fprintf(stderr, "zoetrope: ending; a job in the making goes back to the queue with its last step\n");
+  if (!o.channel) std::fprintf(stderr, "zoetrope: ending; a job in the making goes back to the queue with its last step\n");
   return 0;
 }
 
+// A folder of its own that goes with it.
+struct TemporaryFolder {
+  std::string path = (fs::temp_directory_path() / "zoetrope-live-XXXXXX").string();
+  TemporaryFolder() {
+    if (!mkdtemp(path.data())) fail(ErrorKind::resource, "{}: cannot be made: {}; set TMPDIR to a folder that can be written", path, std::strerror(errno));
+  }
+  ~TemporaryFolder() {
+    std::error_code ec;
+    fs::remove_all(path, ec);
+  }
+};
+
+struct LiveCommandOptions {
+  ServeOptions serve;
+  LiveSettings channel;
+  std::string size;
+};
+
+int run_live(LiveCommandOptions o) {
+  const std::string model = resolve_model_folder(o.serve.model);
+  if (o.serve.plan.empty()) o.serve.plan = fs::exists(model + "/plans/live.json") ? "live" : "fast";
+  if (o.channel.prompt.empty()) fail(ErrorKind::request, "the prompt is empty; say what the channel shows");
+  if (!o.size.empty()) {
+    const auto size = parse_size(o.size);
+    if (!size) fail(ErrorKind::request, "--size is \"{}\"; wanted WIDTHxHEIGHT such as 192x128", o.size);
+    std::tie(o.channel.width, o.channel.height) = *size;
+  }
+  std::optional<TemporaryFolder> folder;
+  if (o.serve.data.empty()) folder.emplace(), o.serve.data = folder->path;
+  o.serve.live = 1, o.serve.channel = o.channel, o.serve.server.drain_seconds = 1;
+  return run_serve(o.serve);
+}
+
 }  // namespace
+
+Command live_command(CLI::App& root) {
+  auto o = std::make_shared<LiveCommandOptions>();
+  o->serve.plan = o->serve.data = "", o->serve.server.port = 0;
+  CLI::App* app = root.add_subcommand("live", "Video with sound that goes on until Ctrl-C: prints the address to watch and steer it at");
+  app->add_option("prompt", o->channel.prompt, "what it shows and sounds like; may be changed while it plays")->required()->type_name("TEXT");
+  app->add_option("--model,-m", o->serve.model, "model folder (default: the h3-nano that comes with the program)")->type_name("DIR");
+  app->add_option("--port", o->serve.server.port, "port on this machine (default: any free one)")->type_name("N")->check(CLI::Range(0, 65535));
+  app->add_option("--size", o->size, "pixels (default: the model's canvas)")->type_name("WxH");
+  app->add_option("--seed", o->channel.seed, "seed (default 0)")->type_name("N");
+  app->add_option("--evaluations", o->channel.evaluations, "of the denoiser, each segment (default 8)")->type_name("N")->check(CLI::Range(1, 1000));
+  app->add_option("--lead", o->channel.lead_seconds, "seconds made ahead of playback (default 6)")->type_name("S")->check(CLI::Range(2.0, 60.0));
+  app->add_option("--plan", o->serve.plan, "plan (default: live if the model has it, else fast)")->type_name("PLAN");
+  app->add_option("--data", o->serve.data, "folder that keeps the channel, to go on with zoetrope serve (default: kept nowhere)")->type_name("DIR");
+  app->add_option("--threads", o->serve.threads, "worker threads (default: the cores this process may use)")->type_name("N")->check(CLI::Range(1, 256));
+  return {app, [o] { return report_errors([&] { return run_live(*o); }); }};
+}
 
 Command serve_command(CLI::App& root) {
   auto options = std::make_shared<ServeOptions>();

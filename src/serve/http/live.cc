@@ -1,8 +1,10 @@
 // Live channels: open, steer, end, watch.
 #include <charconv>
+#include <tuple>
 
 #include "serve/http/body.h"
 #include "serve/http/service.h"
+#include "serve/options.h"
 
 namespace zt::http {
 
@@ -30,13 +32,9 @@ int64_t integer(const Json& v, const char* name, int64_t low, int64_t high) {
 }
 
 void read_size(const Json& v, LiveFields& f) {
-  const std::string text = v.is_string() ? v.get<std::string>() : "";
-  const size_t x = text.find('x');
-  auto side = [&](size_t from, size_t to, int64_t& out) {
-    const auto [end, error] = std::from_chars(text.data() + from, text.data() + to, out);
-    return error == std::errc() && end == text.data() + to && out > 0 && out <= 16384;
-  };
-  if (x == std::string::npos || !side(0, x, f.width) || !side(x + 1, text.size(), f.height)) refuse("size", "size is not like \"192x128\"");
+  const auto size = parse_size(v.is_string() ? v.get<std::string>() : "");
+  if (!size) refuse("size", "size is not like \"192x128\"");
+  std::tie(f.width, f.height) = *size;
 }
 
 LiveFields read_live(const Request& r, bool create) {

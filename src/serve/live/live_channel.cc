@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace zt {
 
 namespace {
 
-constexpr double kSegmentSeconds = static_cast<double>(kSegmentFrames) / 24;
 constexpr double kRungs[] = {1, 0.75, 0.5, 0.25};   // of the evaluations asked for
 constexpr int kLowest = static_cast<int>(std::size(kRungs)) - 1;
 constexpr int kEasySegments = 5;
@@ -40,13 +40,13 @@ LiveSettings live_settings(const Json& j) {
 void LiveChannel::settle(Clock::time_point now) {
   const bool watched = viewers_ > 0 || (seen_ != Clock::time_point{} && since(seen_, now) < kGraceSeconds);
   if (playing_) {
-    const double at = played_ + since(since_, now), end = made_seconds();
+    const double at = played_ + since(since_, now), end = decoded_seconds();
     played_ = std::min(at, end), since_ = now;
     if (at > end + 0.05) ++stalls_, ++revision_, playing_ = false;
   }
   if (!watched || settings_.paused) {
     playing_ = false;
-  } else if (!playing_ && made_seconds() - played_ >= kFragmentSeconds) {
+  } else if (!playing_ && decoded_seconds() - played_ >= kFragmentSeconds) {
     playing_ = true, since_ = now;
   }
   while (!fragments_.empty() && static_cast<double>(first_ + 1) * kFragmentSeconds < played_ - kBehindSeconds) fragments_.pop_front(), ++first_;
@@ -84,6 +84,22 @@ void LiveChannel::adapt(double seconds) {
   }
 }
 
+void LiveChannel::waits(int64_t segments) {
+  const std::lock_guard lock(mutex_);
+  if (waiting_ != segments) waiting_ = segments, ++revision_;
+}
+
+bool LiveChannel::takes_change() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(changed_, false);
+}
+
+bool LiveChannel::wants_decoded() {
+  const std::lock_guard lock(mutex_);
+  settle(Clock::now());
+  return decoded_seconds() - played_ < kReadySeconds;
+}
+
 void LiveChannel::fail(const std::string& message) {
   const std::lock_guard lock(mutex_);
   error_ = message, ++revision_;
@@ -92,7 +108,7 @@ void LiveChannel::fail(const std::string& message) {
 void LiveChannel::start_at(int64_t index) {
   const std::lock_guard lock(mutex_);
   first_ = index;
-  played_ = made_seconds();
+  played_ = decoded_seconds();
 }
 
 bool LiveChannel::wants_more() {
@@ -119,7 +135,7 @@ int64_t LiveChannel::evaluations() const {
 
 void LiveChannel::change(const std::optional<std::string>& prompt, std::optional<bool> paused, std::optional<int64_t> evaluations) {
   const std::lock_guard lock(mutex_);
-  if (prompt) settings_.prompt = *prompt;
+  if (prompt && *prompt != settings_.prompt) settings_.prompt = *prompt, changed_ = true;
   if (paused) settings_.paused = *paused;
   if (evaluations) settings_.evaluations = *evaluations, rung_ = 0;
   ++revision_;
@@ -141,7 +157,7 @@ const char* LiveChannel::status() const {
   if (stopped_) return "stopped";
   if (settings_.paused) return "paused";
   if (playing_) return "playing";
-  return made_seconds() - played_ < std::min(settings_.lead_seconds, 2.0) ? "starting" : "waiting";
+  return decoded_seconds() - played_ < kReadySeconds ? "starting" : "waiting";
 }
 
 int64_t LiveChannel::revision() const {
@@ -151,7 +167,7 @@ int64_t LiveChannel::revision() const {
 
 Json LiveChannel::resource() const {
   const std::lock_guard lock(mutex_);
-  const double at = playing_ ? std::min(played_ + since(since_, Clock::now()), made_seconds()) : played_;
+  const double at = playing_ ? std::min(played_ + since(since_, Clock::now()), decoded_seconds()) : played_;
   Json stages = Json::object();
   for (const StageTime& s : stages_) stages[stage_name(s.stage)] = rounded(s.seconds);
   const std::string address = "/v1/live/" + settings_.id;
@@ -166,6 +182,7 @@ Json LiveChannel::resource() const {
           {"rung", rung_},
           {"lead_target_seconds", settings_.lead_seconds},
           {"lead_seconds", rounded(made_seconds() - at)},
+          {"ready_seconds", rounded(decoded_seconds() - at)},
           {"made_seconds", rounded(made_seconds())},
           {"played_seconds", rounded(at)},
           {"segments", segments_},

@@ -17,6 +17,7 @@ namespace zt {
 
 constexpr int kLiveGroup = 17;                      // frames of a fragment: a third of a segment
 constexpr double kFragmentSeconds = 17.0 / 24;
+constexpr double kSegmentSeconds = static_cast<double>(kSegmentFrames) / 24;
 
 // What a person asked for; kept with the channel's state.
 struct LiveSettings {
@@ -24,7 +25,7 @@ struct LiveSettings {
   uint64_t seed = 0;
   int64_t width = 0, height = 0;                    // 0: the model's own
   int64_t evaluations = 8;
-  double lead_seconds = 6;                          // made ahead of playback, and held
+  double lead_seconds = 6;                          // made ahead of playback, and held; most of it as latents, which a new prompt throws away
   bool paused = false;
   int64_t created = 0;                              // Unix time
 };
@@ -35,6 +36,7 @@ class LiveChannel {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr double kGraceSeconds = 10;       // a viewer's pause that is no leaving
+  static constexpr double kReadySeconds = 2;        // what is decoded ahead of playback is at least this; so a new prompt is seen within two segments
   static constexpr double kBehindSeconds = 12;      // what stays of the past, for slow viewers and for HLS
 
   explicit LiveChannel(LiveSettings settings) : settings_(std::move(settings)) {}
@@ -42,7 +44,10 @@ class LiveChannel {
   // --- the maker ---
   void set_init(std::string init, std::array<uint32_t, 2> timescales);
   void add(Fragment fragment);
-  void made(const Result& result, double seconds, int64_t segments);   // a segment
+  void made(const Result& result, double seconds, int64_t segments);   // a segment, given out
+  void waits(int64_t segments);                     // made, not decoded
+  bool takes_change();                              // was the prompt changed since the last call? then what waits is of the old one
+  bool wants_decoded();                             // is what is decoded short of what it should be?
   void fail(const std::string& message);
   void start_at(int64_t index);                     // its first fragment is to have this number (a channel taken up again)
   bool wants_more();                                // is the lead short of what it should be?
@@ -74,7 +79,8 @@ class LiveChannel {
 
  private:
   void settle(Clock::time_point now);               // moves the clock of playback; under the lock
-  double made_seconds() const { return static_cast<double>(first_ + static_cast<int64_t>(fragments_.size())) * kFragmentSeconds; }
+  double decoded_seconds() const { return static_cast<double>(first_ + static_cast<int64_t>(fragments_.size())) * kFragmentSeconds; }
+  double made_seconds() const { return decoded_seconds() + static_cast<double>(waiting_) * kSegmentSeconds; }
   const char* status() const;
   void adapt(double seconds);
 
@@ -84,7 +90,8 @@ class LiveChannel {
   std::array<uint32_t, 2> timescales_{};
   std::deque<std::shared_ptr<const Fragment>> fragments_;
   int64_t first_ = 0;                               // index of fragments_.front()
-  bool stopped_ = false;
+  int64_t waiting_ = 0;                             // segments of latents
+  bool stopped_ = false, changed_ = false;
   int viewers_ = 0;
   Clock::time_point seen_{};                        // when a viewer was last here
   // Playback: at `played_` seconds at `since_`, going on while someone watches.

@@ -70,6 +70,27 @@ TEST(LiveChannel, KeepsTheNearPastAndSaysWhatIsLost) {
   EXPECT_NE(late.playlist().find("segment.m4s?n=30\n"), std::string::npos);
 }
 
+TEST(LiveChannel, WhatWaitsIsLeadAndNotToBePlayed) {
+  LiveSettings s = settings();
+  s.lead_seconds = 6;
+  LiveChannel c(s);
+  EXPECT_TRUE(c.wants_decoded());
+  c.add(fragment('a')), c.add(fragment('b')), c.add(fragment('c'));
+  EXPECT_FALSE(c.wants_decoded());
+  EXPECT_TRUE(c.wants_more());
+  c.waits(2);
+  EXPECT_FALSE(c.wants_more());
+  EXPECT_NEAR(c.lead(), 9 * kFragmentSeconds, 1e-9);
+  EXPECT_NEAR(c.resource()["ready_seconds"].get<double>(), 2.125, 1e-3);
+  EXPECT_FALSE(c.piece(3).fragment);
+  EXPECT_FALSE(c.takes_change());
+  c.change("a red circle bounces", {}, {});   // the same
+  EXPECT_FALSE(c.takes_change());
+  c.change("a blue square grows", {}, {});
+  EXPECT_TRUE(c.takes_change());
+  EXPECT_FALSE(c.takes_change());
+}
+
 TEST(LiveChannel, GoesDownARungWhenItCannotKeepUp) {
   LiveChannel c(settings());
   c.add(fragment('a'));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <filesystem>
 
 #include <spdlog/spdlog.h>
@@ -44,6 +45,7 @@ struct LiveHub::Making {
   std::optional<ChannelState> saved;      // to go on from
   std::unique_ptr<Channel> channel;
   std::unique_ptr<LiveWriter> writer;
+  std::deque<double> seconds;             // that each waiting segment took
   std::atomic<bool> cancel{false};
 };
 
@@ -182,7 +184,8 @@ bool LiveHub::make_one() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, m] : channels_) {
-      if (!m->shown->wants_more()) continue;
+      if (m->shown->ended()) continue;
+      if (!m->shown->wants_more() && !(m->shown->wants_decoded() && m->channel && m->channel->waiting() > 0)) continue;
       const double lead = m->shown->lead();
       if (!next || lead < least) next = m, least = lead;
     }
@@ -208,6 +211,16 @@ void LiveHub::make(Making& m) {
     m.saved.reset();
   }
   LiveChannel& shown = *m.shown;
+  Hooks hooks;
+  hooks.cancel = &m.cancel;
+  auto spent = [&] { return std::chrono::duration<double>(LiveChannel::Clock::now() - start).count(); };
+  if (shown.takes_change()) m.channel->forget_waiting(), m.seconds.clear();
+  if (m.channel->waiting() == 0 || !shown.wants_decoded()) {
+    m.channel->make(s.prompt, shown.evaluations() + 1, hooks);
+    m.seconds.push_back(spent());
+    shown.waits(m.channel->waiting());
+    return;
+  }
   Sink sink;
   sink.begin = [&](const ClipInfo& clip) {
     Mp4Options o;
@@ -219,10 +232,10 @@ void LiveHub::make(Making& m) {
   };
   sink.frames = [&](const uint8_t* rgb, int64_t n) { m.writer->write_frames(rgb, n); };
   sink.sound = [&](const std::vector<const float*>& channels, int64_t n) { m.writer->write_audio(channels.data(), n); };
-  Hooks hooks;
-  hooks.cancel = &m.cancel;
-  const Result result = m.channel->next(s.prompt, shown.evaluations() + 1, sink, hooks);
-  shown.made(result, std::chrono::duration<double>(LiveChannel::Clock::now() - start).count(), m.channel->state().segments);
+  shown.waits(m.channel->waiting() - 1);
+  const Result result = m.channel->give(sink, hooks);
+  shown.made(result, m.seconds.front() + spent(), m.channel->state().segments);
+  m.seconds.pop_front();
   const std::lock_guard lock(mutex_);
   if (channels_.count(s.id)) save(s.id, m.channel->state());
 }
