@@ -38,7 +38,7 @@ int run(int argc, char** argv) {
   Arena arena;
   Exec exec{threads, select_ops(), arena};
   Ctx ctx{exec, {}};
-  const h3::DitConfig config = h3::read_dit_config(model + "/transformer/config.json");
+  const h3::DitConfig config = h3::read_dit_config(model + "/transformer", open_checkpoint(model + "/transformer"));
   const auto dit = h3::load_dit(exec.ops, model + "/transformer", plan.denoiser);
 
   h3::LayoutRequest request;
