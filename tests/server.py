@@ -24,7 +24,8 @@ import openai
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench")]
+import load  # noqa: E402
 from bad_requests import bad_json, bad_multipart, bad_raw, png  # noqa: E402
 
 EXE = Path(sys.argv[1]).resolve()
@@ -152,6 +153,19 @@ def frames_of(clip):
         f.flush()
         raw = subprocess.run(["ffmpeg", "-v", "error", "-i", f.name, "-f", "rawvideo", "-pix_fmt", "gray", "-"], capture_output=True, check=True).stdout
     return np.frombuffer(raw, np.uint8).reshape(-1, 64, 96).astype(np.float32)
+
+
+def node_client(s):
+    folder = EXE.parent / "node"
+    if not (folder / "node_modules/openai").is_dir():
+        check("node: OpenAI's client is there (script/setup --tests)", False)
+        return
+    run = subprocess.run(["node", ROOT / "tests/node/client.mjs", f"http://127.0.0.1:{s.port}/v1", folder], capture_output=True, text=True, timeout=120)
+    lines = [x for x in run.stdout.splitlines() if x.startswith(("ok ", "FAIL "))]
+    for line in lines:
+        name, _, note = line.partition(" ")[2].partition(": {")
+        check(name, line.startswith("ok "), note)
+    check("node: the whole script ran", run.returncode == 0 and len(lines) == 11, (run.returncode, len(lines), run.stderr[-600:]))
 
 
 def extensions(s):
@@ -496,6 +510,27 @@ def keys(folder):
         check(f"serve {' '.join(args)} is refused", run.returncode not in (0, 1) and why in run.stderr, (run.returncode, run.stderr))
 
 
+def under_load():
+    found = load.load(EXE, MODEL, 100, 100, 50)
+    check("load: 100 jobs from 100 connections, none lost", found["accepted"] == 100 and found["ended"] == {"completed": 100} and found["exit"] == 0, found)
+    check("load: a status call takes under 50 ms in 99 of 100 cases", found["status_calls"] > 100 and found["status_ms"]["p99"] < 50, found)
+    check("load: memory is flat", found["rss_growth"] < 0.05, found)
+
+
+def described(folder):
+    """The OpenAPI document against the running server: what it promises of answers holds, nothing that it forbids is taken, nothing breaks."""
+    s = Server(folder / "described", "--workers", "0", "--max-queued", "100000")
+    # Live channels and streams last; their own tests look at them. A valid type can be an impossible request, so refusals of those are fine.
+    run = subprocess.run([Path(sys.executable).parent / "schemathesis", "run", f"http://127.0.0.1:{s.port}/openapi.json", "--max-examples", "4", "--phases",
+                          "coverage,fuzzing", "--seed", "1", "--request-timeout", "20", "--exclude-checks", "positive_data_acceptance", "--exclude-path-regex",
+                          "^/v1/live|/stream$|/events$", "--warnings", "off", "--generation-database", "none", "--no-color"],
+                         cwd=folder, capture_output=True, text=True, timeout=300)
+    count = re.search(r"(\d+) generated", run.stdout)
+    check(f"schemathesis: {count.group(1) if count else 'no'} requests, each answered as the OpenAPI document says", run.returncode == 0 and count and
+          int(count.group(1)) > 500, run.stdout[-3000:])
+    s.stop()
+
+
 def too_large(folder):
     s = Server(folder / "tight", "--workers", "0", "--memory", "64", "--max-body", "1")
     r = s.request("POST", "/v1/videos", {**SMALL, "size": "4096x4096"})
@@ -511,6 +546,7 @@ def main():
         s = Server(folder / "main", "--cors-origin", "https://studio.example")
         try:
             video = official_client(s)
+            node_client(s)
             extensions(s)
             several(s, folder)
             other_bodies(s)
@@ -533,6 +569,8 @@ def main():
         webhooks(folder)
         keys(folder)
         too_large(folder)
+        described(folder)
+        under_load()
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if all(results) else 1
 

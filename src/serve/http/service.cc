@@ -38,9 +38,11 @@ Match match(const Request& r) {
   std::string path = r.path;
   if (path.size() > 1 && path.back() == '/') path.pop_back();
   const std::string method = r.method == "HEAD" ? "GET" : r.method;
+  const auto fixed = [&](const Route& route) { return path == route.pattern; };   // no video is called "edits"
+  const bool literal = std::any_of(routes().begin(), routes().end(), fixed);
   for (const Route& route : routes()) {
     std::string id;
-    if (!fits(route.pattern, path, id)) continue;
+    if (literal ? !fixed(route) : !fits(route.pattern, path, id)) continue;
     m.allow += std::string(m.allow.empty() ? "" : ", ") + route.method + (std::string_view(route.method) == "GET" ? ", HEAD" : "");
     if (method == route.method && !m.route) m.route = &route, m.id = id;
   }

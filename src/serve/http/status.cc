@@ -96,7 +96,7 @@ Json live_body(bool create) {
          {"paused", {{"type", "boolean"}}}};
   if (create) {
     p["seed"] = {{"type", "integer"}, {"minimum", 0}};
-    p["size"] = {{"type", "string"}, {"pattern", "^[0-9]+x[0-9]+$"}};
+    p["size"] = {{"type", "string"}, {"pattern", "^[1-9][0-9]{1,3}x[1-9][0-9]{1,3}$"}};
     p["lead_seconds"] = {{"type", "number"}, {"minimum", 2}, {"maximum", 60}};
   }
   Json out{{"type", "object"}, {"additionalProperties", false}, {"properties", p}};
@@ -109,7 +109,10 @@ Json answer_of(const Route& route) {
   auto json = [](const Json& schema) { return Json{{"application/json", {{"schema", schema}}}}; };
   const Json video{{"$ref", "#/components/schemas/Video"}}, any{{"type", "object"}};
   if (path == "/metrics") return {{"text/plain", {{"schema", {{"type", "string"}}}}}};
-  if (path.ends_with("/events")) return {{"text/event-stream", {{"schema", {{"type", "string"}}}}}};
+  if (path.ends_with("/events")) {
+    const Json text{{"type", "string"}};
+    return {{"text/event-stream", {{"schema", {{"type", "object"}, {"properties", {{"id", text}, {"event", text}, {"data", text}}}}}}}};
+  }
   if (path.ends_with("/preview")) return {{"image/png", Json::object()}};
   if (path.ends_with("/stream")) return {{"video/mp4", Json::object()}};
   if (path.ends_with("/content")) return {{"video/mp4", Json::object()}, {"image/*", Json::object()}};
@@ -132,7 +135,7 @@ Json parameters_of(const Route& route) {
   auto query = [&](const char* name, const Json& schema, bool required = false) {
     out.push_back({{"name", name}, {"in", "query"}, {"required", required}, {"schema", schema}});
   };
-  const Json count{{"type", "integer"}, {"minimum", 0}};
+  const Json count{{"type", "integer"}, {"minimum", 0}, {"maximum", INT64_MAX}};
   if (path.find("{id}") != std::string_view::npos) out.push_back({{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
   if (path.ends_with("/content")) query("variant", {{"type", "string"}, {"pattern", "^(video|thumbnail|spritesheet|[0-9])$"}});
   if (path == "/v1/videos/{id}/index.m3u8") query("_HLS_msn", count), query("_HLS_part", count);
@@ -250,7 +253,7 @@ Json openapi_document(const Service& s) {
     if (path.starts_with("/v1/live") && (method == "post" || method == "patch")) op["requestBody"] = live_body(method == "post");
     if (path == "/v1/votes" && method == "post") op["requestBody"] = vote_body();
     if (path.ends_with("/remix")) {
-      const Json properties{{"prompt", {{"type", "string"}}}, {"seed", {{"type", "integer"}, {"minimum", 0}}}};
+      const Json properties{{"prompt", {{"type", "string"}}}, {"seed", {{"type", {"integer", "null"}}, {"minimum", 0}}}};
       const Json remix{{"type", "object"}, {"required", {"prompt"}}, {"additionalProperties", false}, {"properties", properties}};
       op["requestBody"] = {{"required", true}, {"content", {{"application/json", {{"schema", remix}}}}}};
     }
