@@ -520,10 +520,14 @@ def under_load():
 def described(folder):
     """The OpenAPI document against the running server: what it promises of answers holds, nothing that it forbids is taken, nothing breaks."""
     s = Server(folder / "described", "--workers", "0", "--max-queued", "100000")
-    # Live channels and streams last; their own tests look at them. A valid type can be an impossible request, so refusals of those are fine.
-    run = subprocess.run([Path(sys.executable).parent / "schemathesis", "run", f"http://127.0.0.1:{s.port}/openapi.json", "--max-examples", "4", "--phases",
+    # Live channels, streams and playlists wait for ever here, where nobody works. A valid type can be an impossible request: refusals of those are fine.
+    document = s.request("GET", "/openapi.json").json
+    for schema in ("CreateVideo", "ExtendVideo"):
+        del document["components"]["schemas"][schema]["properties"]["stream"]
+    (folder / "openapi.json").write_text(json.dumps(document))
+    run = subprocess.run([Path(sys.executable).parent / "schemathesis", "run", folder / "openapi.json", "--url", f"http://127.0.0.1:{s.port}", "--max-examples", "4", "--phases",
                           "coverage,fuzzing", "--seed", "1", "--request-timeout", "20", "--exclude-checks", "positive_data_acceptance", "--exclude-path-regex",
-                          "^/v1/live|/stream$|/events$", "--warnings", "off", "--generation-database", "none", "--no-color"],
+                          "^/v1/live|/stream$|/events$|m3u8$", "--warnings", "off", "--generation-database", "none", "--no-color"],
                          cwd=folder, capture_output=True, text=True, timeout=300)
     count = re.search(r"(\d+) generated", run.stdout)
     check(f"schemathesis: {count.group(1) if count else 'no'} requests, each answered as the OpenAPI document says", run.returncode == 0 and count and
