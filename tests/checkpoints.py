@@ -144,6 +144,71 @@ d.save(folder / "text_encoder/qwen.safetensors", d.editors_text(d.load(MODEL / "
 same("text_encoder: cut, the editors' names", folder, fl2va, 0, FL2VA)
 
 
+# Adapters: every spelling equals the merge in float64.
+def lora(what, file, means, args=None, metadata=None, tolerance=2e-6):
+    path = work / "a.safetensors"
+    d.save(path, file, metadata)
+    same(f"lora: {what}", MODEL, reference(means, cfg, T2VA), tolerance, args or ["--lora", path])
+
+
+layers = d.lora_layers(sd, random)
+heads = cfg["num_attention_heads"]
+stacked_layers, head_layers = d.original_loras(layers, 0), d.original_loras(layers, heads)
+A, B = ".lora_A.weight", ".lora_B.weight"
+whole = d.merged(sd, layers, 1)
+lora("diffusers", d.named(layers, "transformer.", A, B), whole)
+lora("PEFT, prefixed twice", d.named(layers, "base_model.model.base_model.model.", A, B), whole)
+lora("graph editors, fused", d.named(stacked_layers, "diffusion_model.", A, B), whole)
+lora("released names, kohya's endings", d.named(stacked_layers, "", ".lora_down.weight", ".lora_up.weight"), whole)
+lora("DiffSynth, head by head", d.named(head_layers, "", ".lora_A.default.weight", ".lora_B.default.weight"), whole)
+lora("bf16 factors", {k: ("BF16", d.to_bf16(t[1])) for k, t in d.named(layers, "", A, B).items()},
+     d.merged(sd, {k: tuple(d.widen(("BF16", d.to_bf16(x))) for x in v) for k, v in layers.items()}, 1))
+for name, file in (("kohya, flat", d.named({k: v for k, v in layers.items()}, "lora_unet_", ".lora_down.weight", ".lora_up.weight", 3, True)),
+                   ("diffusers", d.named(layers, "transformer.", A, B, 3))):
+    lora(f"{name}, alpha 3", file, d.merged(sd, layers, 1, 3))
+lora("alpha in diffusers' metadata", d.named(layers, "transformer.", A, B), d.merged(sd, layers, 1, 3), metadata={"lora_adapter_metadata": json.dumps({"transformer.lora_alpha": 3, "transformer.r": 4})})
+other = d.lora_layers(sd, random)
+d.save(work / "b.safetensors", d.named(d.original_loras(other, 0), "diffusion_model.", A, B))
+lora("two at once with strengths", d.named(layers, "transformer.", A, B), d.merged(d.merged(sd, layers, 0.75), other, -0.5),
+     ["--lora", f"{work}/a.safetensors:0.75", "--lora", f"{work}/b.safetensors:-0.5"])
+q, fc1, bias = "transformer_blocks.0.attn.to_q.weight", "transformer_blocks.1.ff.net.0.proj.weight", "proj_out.bias"
+delta = {n: random.standard_normal(sd[n][1].shape).astype(np.float32) * 0.02 for n in (q, fc1, bias)}
+means = {**sd, q: ("F32", delta[q]), fc1: ("F32", d.widen(sd[fc1]) + d.swap(delta[fc1])), bias: ("F32", d.widen(sd[bias]) + delta[bias])}
+lora("set_weight, diff, diff_b", {q[:-7] + ".set_weight": ("F32", delta[q]), "blocks.1.mlp.fc1.diff": ("F32", delta[fc1]), "final_layer.video_out.diff_b": ("F32", delta[bias])}, means)
+w1, left, right = (random.standard_normal(s).astype(np.float32) * 0.2 for s in ((8, 4), (sd[q][1].shape[0] // 8, 2), (2, sd[q][1].shape[1] // 4)))
+lora("LoKr", {q[:-7] + ".lokr_w1": ("F32", w1), q[:-7] + ".lokr_w2_a": ("F32", left), q[:-7] + ".lokr_w2_b": ("F32", right), q[:-7] + ".alpha": ("F32", np.float32(3))},
+     {**sd, q: ("F32", d.widen(sd[q]) + np.kron(w1, 1.5 * left @ right))})
+# On quantised weights the sum is taken after they are widened.
+folder = model("quantised", "transformer")
+d.save(folder / "transformer/fp8.safetensors", fp8)
+(folder / "loras").mkdir()
+d.save(folder / "loras/turbo 4 steps.safetensors", d.named(layers, "transformer.", A, B))
+same("lora: by name, on fp8", folder, reference(d.merged(d.diffusers_dit(kinds["fp8 scaled"][1], heads), layers, 1), cfg, T2VA), 2e-6, ["--lora", "turbo 4 steps"])
+
+
+def says(what, args, code, wanted, folder=MODEL):
+    r = subprocess.run([zoetrope, "generate", "x", "--model", folder, "--config", work / "config.json", "--frames", "22", "--size", "32x32", "-o", work / "o.mp4",
+                        "--json", "-q", *map(str, args)], capture_output=True, text=True, timeout=60)
+    check(r.returncode == code and wanted in r.stderr + r.stdout, f"{what}: exit {r.returncode}: {(r.stdout + r.stderr)[-300:]}")
+
+
+says("a few-step adapter without its schedule warns", ["--lora", "turbo 4 steps", "--plan", "exact"], 0, "states no schedule", folder)
+(folder / "loras/turbo 4 steps.json").write_text('{"evaluations": 4, "video_shift": 6}')
+says("its schedule comes from the file beside it", ["--lora", "turbo 4 steps"], 0, '"evaluations": 4', folder)
+d.save(work / "c.safetensors", {**d.named(layers, "transformer.", A, B), "transformer.other.lora_A.weight": ("F32", np.ones((2, 3), np.float32)),
+                                "transformer.proj_out.lora_magnitude_vector": ("F32", np.ones(3, np.float32))})
+says("parts that do not fit are listed", ["--lora", work / "c.safetensors", "--steps", 2], 0, "transformer.other: no layer of this model")
+says("DoRA is listed", ["--lora", work / "c.safetensors", "--steps", 2], 0, "lora_magnitude_vector, which is not supported")
+for what, file in (("of another model", {"unet.down.0.lora_A.weight": ("F32", np.ones((2, 3), np.float32)), "unet.down.0.lora_B.weight": ("F32", np.ones((3, 2), np.float32))}),
+                   ("of other shapes", {q[:-7] + A: ("F32", np.ones((2, 3), np.float32)), q[:-7] + B: ("F32", np.ones((3, 2), np.float32))}),
+                   ("empty", {})):
+    d.save(work / "c.safetensors", file)
+    says(f"an adapter {what} is an error", ["--lora", work / "c.safetensors"], 3, "none of its")
+d.save(work / "c.safetensors", {q[:-7] + ".diff": ("F32", np.full(sd[q][1].shape, np.nan, np.float32))})
+says("NaN in an adapter is an error", ["--lora", work / "c.safetensors"], 3, q[:-7])
+says("no such adapter", ["--lora", "nothing"], 2, "no such file")
+
+
 # Damage: each is refused with the tensor's name, by generate and by inspect.
 def refused(what, file, wanted, text="h3.safetensors"):
     folder = model("bad", "transformer")

@@ -289,3 +289,63 @@ def editors_text(sd, layers):
             continue
         out[name.replace("model.language_model.", "model.").replace("model.visual.", "visual.")] = t
     return out
+
+
+def lora_layers(sd, random):
+    """Random factors for some layers of a diffusers transformer, of ranks that differ: name -> (down [r, in], up [out, r])."""
+    out, rank = {}, 2
+    for name, t in sd.items():
+        if re.match(r"transformer_blocks\.\d+\.(attn\.to_[qkv]|attn\.to_out\.0|ff\.net|adaln)|token_refiner\.refiner_blocks\.0\.ff|proj_out", name) and name.endswith(".weight"):
+            rank = rank % 5 + 2
+            rows, width = t[1].shape
+            out[name[:-7]] = (random.standard_normal((rank, width)).astype(np.float32) * 0.1, random.standard_normal((rows, rank)).astype(np.float32) * 0.1)
+    return out
+
+
+def original_layer(name):
+    for x, y in ENDS:
+        if name.startswith(x[:-1]) and "." not in name:
+            return y[:-1]
+    for x, y in DIT:
+        name = (name + ".").replace(x, y)[:-1]
+    return name
+
+
+def original_loras(layers, heads):
+    """The same over the released names: q, k and v share one product of their joined factors; `heads` puts the rows head by head."""
+    out = {}
+    for name, (down, up) in layers.items():
+        if name.endswith((".to_k", ".to_v")):
+            continue
+        if name.endswith(".to_q"):
+            parts = [layers[name[:-1] + p] for p in "qkv"]
+            down = np.concatenate([a for a, _ in parts])
+            block, at = np.zeros((3, len(up), len(down)), np.float32), 0
+            for i, (a, b) in enumerate(parts):
+                block[i, :, at:at + len(a)] = b
+                at += len(a)
+            up = by_head(list(block), heads) if heads else np.concatenate(list(block))
+            name = name.replace("to_q", "qkv_proj")
+        if name.endswith("ff.net.0.proj"):
+            up = swap(up)
+        out[original_layer(name)] = (down, up)
+    return out
+
+
+def named(layers, prefix, down, up, alpha=None, flat=False):
+    file = {}
+    for name, (a, b) in layers.items():
+        base = prefix + (name.replace(".", "_") if flat else name)
+        file[base + down], file[base + up] = ("F32", a), ("F32", b)
+        if alpha is not None:
+            file[base + ".alpha"] = ("F32", np.float32(alpha))
+    return file
+
+
+def merged(sd, layers, strength, alpha=None):
+    """base + strength alpha / r B A, as PEFT merges; alpha None: r."""
+    out = dict(sd)
+    for name, (a, b) in layers.items():
+        scale = strength * (1 if alpha is None else alpha / len(a))
+        out[name + ".weight"] = ("F32", (widen(out[name + ".weight"]).astype(np.float64) + scale * b.astype(np.float64) @ a).astype(np.float32))
+    return out

@@ -170,7 +170,7 @@ void read_rows(const Stored& t, int64_t first, int64_t n, float* out) {
   }
 }
 
-void Checkpoint::add(Stored t) {
+void WeightFiles::add(Stored t) {
   std::string_view prefix;
   if (starts_with_any(t.name, prefix)) t.name.erase(0, prefix.size());
   if (!index_.emplace(t.name, tensors_.size()).second) fail(ErrorKind::model, "{}: tensor {} stands twice, with and without a prefix", origin_, t.name);
@@ -178,7 +178,7 @@ void Checkpoint::add(Stored t) {
 }
 
 // Joins X.weight with X.weight_scale, .weight_scale_2, .input_scale (of activations, which stay exact here) and .comfy_quant.
-void Checkpoint::attach_scales() {
+void WeightFiles::attach_scales() {
   constexpr std::string_view kParts[] = {".weight_scale", ".weight_scale_2", ".input_scale", ".comfy_quant", ".scale_weight", ".scale_input"};
   std::map<std::string, std::map<std::string_view, View>> layers;
   std::vector<Stored> kept;
@@ -212,7 +212,7 @@ void Checkpoint::attach_scales() {
   }
 }
 
-Checkpoint::Checkpoint(SafetensorsSet files) : origin_(files.origin()), set_(std::move(files)) {
+WeightFiles::WeightFiles(SafetensorsSet files) : origin_(files.origin()), set_(std::move(files)) {
   bool marked = false;
   for (const SafetensorsFile& f : set_->files()) {
     for (const NamedView& v : f.tensors()) {
@@ -237,7 +237,7 @@ Checkpoint::Checkpoint(SafetensorsSet files) : origin_(files.origin()), set_(std
   fused_by_head_ = !marked && (path.extension() == ".json" || released_config(path.parent_path()));
 }
 
-Checkpoint::Checkpoint(GgufFile file) : origin_(file.path()), gguf_(std::move(file)) {
+WeightFiles::WeightFiles(GgufFile file) : origin_(file.path()), gguf_(std::move(file)) {
   const GgufHeader& h = gguf_->header();
   for (const GgufTensor& g : h.tensors) {
     Stored t;
@@ -260,33 +260,33 @@ Checkpoint::Checkpoint(GgufFile file) : origin_(file.path()), gguf_(std::move(fi
   }
 }
 
-const Stored* Checkpoint::find(const std::string& name) const {
+const Stored* WeightFiles::find(const std::string& name) const {
   auto it = index_.find(name);
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
-void Checkpoint::release_pages(const Stored& t) const {
+void WeightFiles::release_pages(const Stored& t) const {
   if (gguf_) return gguf_->release_pages(static_cast<const std::byte*>(t.bytes.data), t.bytes.bytes());
   for (const SafetensorsFile& f : set_->files())
     if (&f.path() == t.file) f.release_pages(t.bytes);
 }
 
-void Checkpoint::release_pages() const {
+void WeightFiles::release_pages() const {
   for (const Stored& t : tensors_) release_pages(t);
 }
 
-int64_t Checkpoint::total_bytes() const {
+int64_t WeightFiles::total_bytes() const {
   if (set_) return set_->total_bytes();
   int64_t n = 0;
   for (const GgufTensor& t : gguf_->header().tensors) n += t.bytes;
   return n;
 }
 
-std::vector<SafetensorsSet::FileHash> Checkpoint::sha256() const { return set_ ? set_->sha256() : std::vector<SafetensorsSet::FileHash>{}; }
+std::vector<SafetensorsSet::FileHash> WeightFiles::sha256() const { return set_ ? set_->sha256() : std::vector<SafetensorsSet::FileHash>{}; }
 
-Checkpoint open_checkpoint(const std::string& path) {
+WeightFiles open_checkpoint(const std::string& path) {
   std::error_code e;
-  if (path.ends_with(".gguf")) return Checkpoint(GgufFile(path));
+  if (path.ends_with(".gguf")) return WeightFiles(GgufFile(path));
   if (fs::is_directory(path, e)) {
     std::vector<std::string> found;
     bool others = false;
@@ -295,7 +295,7 @@ Checkpoint open_checkpoint(const std::string& path) {
       if (name.ends_with(".gguf")) found.push_back(it->path().string());
       others |= name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
     }
-    if (found.size() == 1 && !others) return Checkpoint(GgufFile(found[0]));
+    if (found.size() == 1 && !others) return WeightFiles(GgufFile(found[0]));
     if (!found.empty()) fail(ErrorKind::model, "{}: found {} beside other weights, wanted one checkpoint; remove the other", path, found[0]);
   }
   return open_weights(path);

@@ -32,11 +32,11 @@ struct Stored {
 // Values of rows [first, first + n) of dim 0, float32, out [n, row_values()].
 void read_rows(const Stored& t, int64_t first, int64_t n, float* out);
 
-class Checkpoint {
+class WeightFiles {
  public:
   // Errors (kind model): scales without a tensor or of a wrong shape, a .comfy_quant that is no JSON or names an unknown format.
-  Checkpoint(SafetensorsSet files);
-  explicit Checkpoint(GgufFile file);
+  WeightFiles(SafetensorsSet files);
+  explicit WeightFiles(GgufFile file);
 
   const Stored* find(const std::string& name) const;                // nullptr if absent
   const std::vector<Stored>& tensors() const { return tensors_; }   // in the order of the files
@@ -65,6 +65,6 @@ class Checkpoint {
 };
 
 // A file (.safetensors, .index.json, .gguf) or a component's folder, as open_weights of an empty stem; a folder without safetensors may hold one .gguf.
-Checkpoint open_checkpoint(const std::string& path);
+WeightFiles open_checkpoint(const std::string& path);
 
 }  // namespace zt

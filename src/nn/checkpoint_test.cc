@@ -54,7 +54,7 @@ class CheckpointTest : public testing::Test {
   std::vector<std::unique_ptr<std::vector<uint8_t>>> kept_;
 };
 
-void read_all(const Checkpoint& c) {
+void read_all(const WeightFiles& c) {
   for (const Stored& t : c.tensors()) {
     std::vector<float> out(static_cast<size_t>(element_count(t.shape)));
     read_rows(t, 0, t.rows(), out.data());
@@ -64,7 +64,7 @@ void read_all(const Checkpoint& c) {
 
 TEST_F(CheckpointTest, JoinsCodesAndScales) {
   save_safetensors(file(), every_kind());
-  const Checkpoint c = open_checkpoint(folder_.string());
+  const WeightFiles c = open_checkpoint(folder_.string());
   ASSERT_EQ(c.tensors().size(), 4u);
   EXPECT_EQ(c.find("a.weight")->coding_name(), "F8_E4M3 scaled");
   EXPECT_EQ(c.find("b.weight")->coding_name(), "I8 rotated");
@@ -112,9 +112,9 @@ TEST_F(CheckpointTest, RowsComeInOurOrder) {
   std::vector<float> values(12 * 2);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 2);   // the row's number
   save_safetensors(file(), {{"qkv.weight", {values.data(), DType::f32, {12, 2}}}});
-  const Checkpoint c = open_checkpoint(file());
+  const WeightFiles c = open_checkpoint(file());
   auto rows = [&](TensorSource::Rows order, int64_t part, int64_t n) {
-    const BoundTensor b{c.find("qkv.weight"), order, part, 2};
+    const BoundTensor b{c.find("qkv.weight"), {"", order, part, 2}};
     std::vector<float> out(static_cast<size_t>(2 * n)), first;
     b.read(0, n, out.data());
     for (int64_t i = 0; i < n; ++i) first.push_back(out[static_cast<size_t>(2 * i)]);

@@ -23,29 +23,6 @@ std::string some(const std::vector<std::string>& names) {
   return s;
 }
 
-bool is_fused(Rows rows) { return rows == Rows::fused || rows == Rows::fused_by_head; }
-
-// Calls f(ours, theirs, n) for the runs of rows that stand together in both orders, over our rows [first, first + n).
-template <class F>
-void runs(const BoundTensor& b, int64_t first, int64_t n, F f) {
-  const int64_t stored = b.stored->rows(), total = is_fused(b.rows) ? stored / 3 : stored;
-  for (int64_t r = first; r < first + n;) {
-    int64_t theirs = r, length = total - r;
-    if (b.rows == Rows::halves_swapped) {
-      const int64_t half = total / 2;
-      theirs = (r + half) % total, length = half - r % half;
-    } else if (b.rows == Rows::fused) {
-      theirs = b.part * total + r;
-    } else if (b.rows == Rows::fused_by_head) {
-      const int64_t d = total / b.heads;
-      theirs = r / d * 3 * d + b.part * d + r % d, length = d - r % d;
-    }
-    length = std::min(length, first + n - r);
-    f(r, theirs, length);
-    r += length;
-  }
-}
-
 bool same_shape(const Stored& t, const Shape& wanted, Rows rows) {
   Shape s = wanted;
   if (is_fused(rows)) s[0] *= 3;
@@ -60,15 +37,15 @@ float norm_of_row(const Stored& t, int64_t r) {
   return static_cast<float>(std::sqrt(sum));
 }
 
-const Stored* locate(const Checkpoint& files, const TensorSpec& spec, BoundTensor& b) {
-  if (const Stored* t = files.find(spec.name)) return t;
+BoundTensor locate(const WeightFiles& files, const TensorSpec& spec) {
+  if (const Stored* t = files.find(spec.name)) return {t, {}};
   for (const TensorSource& s : spec.sources)
     if (const Stored* t = files.find(s.name)) {
-      b.rows = s.rows, b.part = s.part, b.heads = s.heads;
-      if (b.rows == Rows::fused && files.fused_by_head()) b.rows = Rows::fused_by_head;
-      return t;
+      BoundTensor b{t, s};
+      if (s.rows == Rows::fused && files.fused_by_head()) b.order.rows = Rows::fused_by_head;
+      return b;
     }
-  return nullptr;
+  return {};
 }
 
 }  // namespace
@@ -80,28 +57,46 @@ int64_t parameter_count(const TensorSpecs& specs) {
   return n;
 }
 
+void for_each_run(const TensorSource& order, int64_t stored_rows, int64_t first, int64_t n, const std::function<void(int64_t, int64_t, int64_t)>& f) {
+  const int64_t total = is_fused(order.rows) ? stored_rows / 3 : stored_rows;
+  for (int64_t r = first; r < first + n;) {
+    int64_t theirs = r, length = total - r;
+    if (order.rows == Rows::halves_swapped) {
+      const int64_t half = total / 2;
+      theirs = (r + half) % total, length = half - r % half;
+    } else if (order.rows == Rows::fused) {
+      theirs = order.part * total + r;
+    } else if (order.rows == Rows::fused_by_head) {
+      const int64_t d = total / order.heads;
+      theirs = r / d * 3 * d + order.part * d + r % d, length = d - r % d;
+    }
+    length = std::min(length, first + n - r);
+    f(r, theirs, length);
+    r += length;
+  }
+}
+
 void BoundTensor::read(int64_t first, int64_t n, float* out) const {
-  if (rows == Rows::norms) {
+  if (order.rows == Rows::norms) {
     for (int64_t r = 0; r < n; ++r) out[r] = norm_of_row(*stored, first + r);
     return;
   }
   const int64_t width = stored->row_values();
-  runs(*this, first, n, [&](int64_t ours, int64_t theirs, int64_t length) { read_rows(*stored, theirs, length, out + (ours - first) * width); });
+  for_each_run(order, stored->rows(), first, n, [&](int64_t ours, int64_t theirs, int64_t length) { read_rows(*stored, theirs, length, out + (ours - first) * width); });
 }
 
-Binding bind_tensors(const Checkpoint& files, const TensorSpecs& specs) {
+Binding bind_tensors(const WeightFiles& files, const TensorSpecs& specs) {
   Binding out;
   std::unordered_set<const Stored*> used;
   for (const TensorSpec& s : specs) {
-    BoundTensor b;
-    b.stored = locate(files, s, b);
+    const BoundTensor b = locate(files, s);
     if (b.stored) used.insert(b.stored);
     if (!b.stored && s.use != TensorSpec::Use::dead && s.use != TensorSpec::Use::foreign) out.missing.push_back(s.name);
     if (b.stored && s.use != TensorSpec::Use::foreign) {
       const Stored& t = *b.stored;
-      if (!same_shape(t, s.shape, b.rows))
+      if (!same_shape(t, s.shape, b.order.rows))
         out.misfits.push_back(fmt::format("{}: tensor {} has shape {}, wanted {}", *t.file, t.name, to_string(t.shape),
-                                          to_string(s.shape) + (is_fused(b.rows) ? " three times over" : "")));
+                                          to_string(s.shape) + (is_fused(b.order.rows) ? " three times over" : "")));
       else if (!readable(t))
         out.misfits.push_back(fmt::format("{}: tensor {} is {}, wanted F32, BF16, F16 or a quantised type with its scales", *t.file, t.name,
                                           t.coding_name()));
@@ -113,8 +108,8 @@ Binding bind_tensors(const Checkpoint& files, const TensorSpecs& specs) {
   return out;
 }
 
-Weights::Weights(Checkpoint files, TensorSpecs specs, std::string component, const WeightEdits* edits)
-    : files_(std::make_unique<Checkpoint>(std::move(files))), specs_(std::move(specs)), component_(std::move(component)), edits_(edits) {
+Weights::Weights(WeightFiles files, TensorSpecs specs, std::string component, const WeightEdits* edits)
+    : files_(std::make_unique<WeightFiles>(std::move(files))), specs_(std::move(specs)), component_(std::move(component)), edits_(edits) {
   Binding b = bind_tensors(*files_, specs_);
   for (size_t i = 0; i < specs_.size(); ++i) index_.emplace(specs_[i].name, i);
   if (!b.misfits.empty()) fail(ErrorKind::model, "{}; the weights and config.json of {} belong to different models", b.misfits[0], component_);
@@ -137,7 +132,7 @@ const BoundTensor& Weights::bound(const std::string& name) const {
 void Weights::make(const std::string& name, const TensorSpec& spec, const BoundTensor& b) const {
   const bool edited = edits_ && edits_->touches(name);
   Made m;
-  if (b.stored->coding != Stored::Coding::plain || b.rows == Rows::norms || edited) {
+  if (b.stored->coding != Stored::Coding::plain || b.order.rows == Rows::norms || edited) {
     m.buffer = Buffer(static_cast<size_t>(element_count(spec.shape)) * sizeof(float));
     m.view = {m.buffer.data(), DType::f32, spec.shape};
     b.read(0, spec.shape[0], m.buffer.as<float>());
@@ -145,11 +140,11 @@ void Weights::make(const std::string& name, const TensorSpec& spec, const BoundT
   } else {
     const auto* from = static_cast<const char*>(b.stored->bytes.data);
     const auto row = static_cast<size_t>(b.stored->row_values() * dtype_bytes(b.stored->bytes.dtype));
-    if (b.rows == Rows::same || b.rows == Rows::fused) {
-      m.view = {from + (b.rows == Rows::fused ? static_cast<size_t>(b.part * spec.shape[0]) * row : 0), b.stored->bytes.dtype, spec.shape};
+    if (b.order.rows == Rows::same || b.order.rows == Rows::fused) {
+      m.view = {from + (b.order.rows == Rows::fused ? static_cast<size_t>(b.order.part * spec.shape[0]) * row : 0), b.stored->bytes.dtype, spec.shape};
     } else {
       m.buffer = Buffer(static_cast<size_t>(spec.shape[0]) * row);
-      runs(b, 0, spec.shape[0], [&](int64_t ours, int64_t theirs, int64_t n) {
+      for_each_run(b.order, b.stored->rows(), 0, spec.shape[0], [&](int64_t ours, int64_t theirs, int64_t n) {
         std::memcpy(m.buffer.as<char>() + static_cast<size_t>(ours) * row, from + static_cast<size_t>(theirs) * row, static_cast<size_t>(n) * row);
       });
       m.view = {m.buffer.data(), b.stored->bytes.dtype, spec.shape};

@@ -43,11 +43,15 @@ using TensorSpecs = std::vector<TensorSpec>;
 
 int64_t parameter_count(const TensorSpecs& specs);
 
+// Calls f(ours, theirs, n) for the runs of rows that stand together in our order and in that of a tensor of `stored_rows` rows,
+// over our rows [first, first + n). `rows` is not norms.
+void for_each_run(const TensorSource& order, int64_t stored_rows, int64_t first, int64_t n, const std::function<void(int64_t, int64_t, int64_t)>& f);
+inline bool is_fused(TensorSource::Rows r) { return r == TensorSource::Rows::fused || r == TensorSource::Rows::fused_by_head; }
+
 // A tensor of the table and where a checkpoint keeps it.
 struct BoundTensor {
   const Stored* stored = nullptr;   // nullptr: absent
-  TensorSource::Rows rows = TensorSource::Rows::same;   // fused is settled: fused (all q, all k, all v) or fused_by_head
-  int64_t part = 0, heads = 1;
+  TensorSource order;               // fused is settled: fused (all q, all k, all v) or fused_by_head
   // Our rows [first, first + n), float32.
   void read(int64_t first, int64_t n, float* out) const;
 };
@@ -58,7 +62,7 @@ struct Binding {
   std::vector<std::string> unexpected;   // names of the file
   std::vector<std::string> misfits;      // messages: another shape, or no type that can be read
 };
-Binding bind_tensors(const Checkpoint& files, const TensorSpecs& specs);
+Binding bind_tensors(const WeightFiles& files, const TensorSpecs& specs);
 
 // What is added to tensors of the table when they are read: adapters of the request.
 class WeightEdits {
@@ -73,7 +77,7 @@ class Weights {
  public:
   // Checks the files against the table. `edits` (may be null) must outlive the store. Errors (kind model): a tensor missing, of
   // another shape or no type that can be read; a tensor that the table does not list. Each names file, tensor, found and wanted.
-  Weights(Checkpoint files, TensorSpecs specs, std::string component, const WeightEdits* edits = nullptr);
+  Weights(WeightFiles files, TensorSpecs specs, std::string component, const WeightEdits* edits = nullptr);
 
   // The tensor in our order of rows: bytes of the file where it keeps them so, else a copy that lives until release_pages(name).
   // Internal error if the table has no such name.
@@ -94,7 +98,7 @@ class Weights {
   const BoundTensor& bound(const std::string& name) const;
   void make(const std::string& name, const TensorSpec& spec, const BoundTensor& b) const;
 
-  std::unique_ptr<Checkpoint> files_;    // stays in place: bindings point into it
+  std::unique_ptr<WeightFiles> files_;    // stays in place: bindings point into it
   TensorSpecs specs_;
   std::vector<BoundTensor> bound_;
   std::string component_;

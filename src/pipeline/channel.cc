@@ -97,7 +97,7 @@ Request Channel::next_request(const std::string& prompt, int64_t grid_points) co
   Request r;
   r.prompt = prompt, r.grid_points = grid_points;
   r.width = request_.width, r.height = request_.height, r.aspect_ratio = request_.aspect_ratio, r.short_edge = request_.short_edge;
-  r.config = request_.config;
+  r.config = request_.config, r.adapters = request_.adapters, r.schedule = request_.schedule;
   r.seed = segment_seed(request_.seed, last.segments);
   r.num_frames = first_clip_frames(r.config);
   if (last.segments > 0) {
@@ -201,7 +201,7 @@ Result generate_long(Engine& engine, const Request& request, const Sink& sink, c
   const int64_t segments = long_segments(frames, request.start ? frames_of(*request.start) : 0, request.config);
   Request base;
   base.width = request.width, base.height = request.height, base.aspect_ratio = request.aspect_ratio, base.short_edge = request.short_edge;
-  base.config = request.config, base.seed = request.seed;
+  base.config = request.config, base.seed = request.seed, base.adapters = request.adapters, base.schedule = request.schedule;
   Channel channel = request.start ? Channel(engine, std::move(base), {copy_of(request.start->video), copy_of(request.start->sound)}) : Channel(engine, std::move(base));
 
   Result all;

@@ -49,14 +49,22 @@ TextEncoder& Engine::text_encoder(int64_t layers) {
   return *text_encoder_;
 }
 
-Denoiser& Engine::denoiser(Task task) {
+Denoiser& Engine::denoiser(const Request& request) {
+  const Task task = request.task;
   const bool ref = task == Task::ref2va;
   if (ref ? !index_.has_transformer_ref : !index_.has_transformer)
     fail(ErrorKind::model, "{}: has no {} folder, which task {} needs; use a checkpoint with that partition", index_.folder,
          ref ? "transformer_ref" : "transformer", task_name(task));
-  auto& slot = ref ? denoiser_ref_ : denoiser_;
-  if (!slot) slot = h3::load_dit(ops_, index_.folder + (ref ? "/transformer_ref" : "/transformer"), plan_.denoiser, plan_.attention_mass);
-  return *slot;
+  Resident& r = ref ? denoiser_ref_ : denoiser_;
+  if (r.denoiser && r.adapters == request.adapters) return *r.denoiser;
+  const std::string folder = index_.folder + (ref ? "/transformer_ref" : "/transformer");
+  // Opened before the old weights are dropped: an adapter of another model costs nothing.
+  std::unique_ptr<Adapters> adapters = request.adapters.empty() ? nullptr : h3::open_adapters(folder, request.adapters);
+  r.denoiser.reset();   // both would not fit in memory
+  r.denoiser = h3::load_dit(ops_, folder, plan_.denoiser, plan_.attention_mass, adapters.get());
+  r.adapters = request.adapters;
+  r.unused = adapters ? adapters->unused() : std::vector<std::string>{};
+  return *r.denoiser;
 }
 
 VideoCodec& Engine::video_codec(bool with_encoder) {

@@ -29,7 +29,10 @@ class Engine {
   const qwen3_vl::ProcessorConfig& processor();
   // With at least `layers` text layers: a request may ask for another hidden state than the model's own.
   TextEncoder& text_encoder(int64_t layers);
-  Denoiser& denoiser(Task task);
+  // Of the task's partition, with the request's adapters merged in: the one that is resident, if it has the same, else loaded anew.
+  Denoiser& denoiser(const Request& request);
+  // What of the adapters of the resident denoiser of the task did not fit.
+  const std::vector<std::string>& unused_adapters(Task task) const { return task == Task::ref2va ? denoiser_ref_.unused : denoiser_.unused; }
   VideoCodec& video_codec(bool with_encoder);
   AudioCodec& audio_codec(bool with_encoder);
   Exec exec(const std::atomic<bool>* cancel) { return {threads_, ops_, arena_, cancel}; }
@@ -44,7 +47,12 @@ class Engine {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<qwen3_vl::ProcessorConfig> processor_;
   std::unique_ptr<TextEncoder> text_encoder_;
-  std::unique_ptr<Denoiser> denoiser_, denoiser_ref_;
+  struct Resident {
+    std::unique_ptr<Denoiser> denoiser;
+    std::vector<AdapterUse> adapters;
+    std::vector<std::string> unused;
+  };
+  Resident denoiser_, denoiser_ref_;
   std::unique_ptr<VideoCodec> video_codec_, retired_video_;   // retired: without an encoder, while streams of a channel may still read it
   std::unique_ptr<AudioCodec> audio_codec_, retired_audio_;
   bool video_encoder_ = false, audio_encoder_ = false;

@@ -50,7 +50,7 @@ void Run::load() {
   timer.time(Stage::load, [&] {
     engine.tokenizer();
     engine.text_encoder(request.config.text_encoder_layer);
-    engine.denoiser(request.task);
+    engine.denoiser(request);
     bool pixels = false, sound = false;
     for (const Condition& c : conditions) pixels |= !c.pixels.empty(), sound |= c.sound.has_value();
     engine.video_codec(pixels);
@@ -163,7 +163,7 @@ void Run::build_layout_and_rows() {
     }
   layout = h3::build_layout(lr);
 
-  Denoiser& denoiser = engine.denoiser(request.task);
+  Denoiser& denoiser = engine.denoiser(request);
   const int64_t channels = index.latent_channels, width = denoiser.video_row_width();
   if (width != channels * index.patch_h * index.patch_w)
     fail(ErrorKind::model, "{}: the transformer takes rows of {} values, the video codec gives {}; they do not belong together", index.folder, width,
@@ -254,8 +254,9 @@ h3::RowTimesteps Run::levels(const FlowSchedule& video, const FlowSchedule& audi
 
 void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
   const h3::ModelIndex& index = engine.index();
-  Denoiser& denoiser = engine.denoiser(request.task);
-  const FlowSchedule video = flow_schedule(request.grid_points, index.video_shift), audio = flow_schedule(request.grid_points, index.audio_shift);
+  Denoiser& denoiser = engine.denoiser(request);
+  const FlowSchedule video = flow_schedule(request.grid_points, request.schedule.video_shift.value_or(index.video_shift));
+  const FlowSchedule audio = flow_schedule(request.grid_points, request.schedule.audio_shift.value_or(index.audio_shift));
   tap("video_sigmas", f32_view(video.sigmas));
   tap("audio_sigmas", f32_view(audio.sigmas));
   tap("video_timesteps", f32_view(video.timesteps));
@@ -328,6 +329,8 @@ Result Engine::generate(const Request& request, const Sink& sink, const Hooks& h
   if (hooks.latents) hooks.latents(made);
   run.decode(ctx, std::move(made));
   run.result.peak_activation_bytes = arena_.peak_bytes();
+  run.result.warnings = request.warnings;
+  for (const std::string& w : unused_adapters(request.task)) run.result.warnings.push_back("not used: " + w);
   return std::move(run.result);
 }
 

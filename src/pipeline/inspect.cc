@@ -42,7 +42,7 @@ void check_values(const Stored& t, std::vector<std::string>& problems) {
 }
 
 // Holds the files of one component against its table.
-void check_component(ComponentReport& c, const std::string& folder, const Checkpoint& files, const TensorSpecs& specs, bool verify, int64_t& checked) {
+void check_component(ComponentReport& c, const std::string& folder, const WeightFiles& files, const TensorSpecs& specs, bool verify, int64_t& checked) {
   c.files = files.file_count();
   c.tensors = files.tensors().size();
   c.file_bytes = files.total_bytes();
@@ -76,7 +76,7 @@ struct Loaded {
   TensorSpecs specs;
 };
 
-Loaded load_dit_table(const std::string& folder, const Checkpoint& files) {
+Loaded load_dit_table(const std::string& folder, const WeightFiles& files) {
   const h3::DitConfig d = h3::read_dit_config(folder, files);
   return {{{"hidden_size", std::to_string(d.hidden_size)},
            {"num_layers", std::to_string(d.num_layers)},
@@ -88,7 +88,7 @@ Loaded load_dit_table(const std::string& folder, const Checkpoint& files) {
           h3::dit_tensor_specs(d)};
 }
 
-Loaded load_text_table(const std::string& folder, const Checkpoint&, int64_t layers) {
+Loaded load_text_table(const std::string& folder, const WeightFiles&, int64_t layers) {
   const qwen3_vl::Config t = qwen3_vl::read_config(folder + "/config.json");
   return {{{"hidden_size", std::to_string(t.text.hidden_size)},
            {"num_hidden_layers", fmt::format("{} ({} used)", t.text.num_hidden_layers, layers)},
@@ -100,7 +100,7 @@ Loaded load_text_table(const std::string& folder, const Checkpoint&, int64_t lay
           qwen3_vl::tensor_specs(t, layers)};
 }
 
-Loaded load_video_table(const std::string& folder, const Checkpoint&) {
+Loaded load_video_table(const std::string& folder, const WeightFiles&) {
   Json json = read_json(folder + "/config.json");
   const h3::VideoVaeConfig v = h3::parse_video_vae_config(JsonView(json, folder + "/config.json"));
   return {{{"latent_channels", std::to_string(v.latent_channels)},
@@ -110,7 +110,7 @@ Loaded load_video_table(const std::string& folder, const Checkpoint&) {
           h3::video_vae_specs(v)};
 }
 
-Loaded load_audio_table(const std::string& folder, const Checkpoint&) {
+Loaded load_audio_table(const std::string& folder, const WeightFiles&) {
   Json json = read_json(folder + "/config.json");
   const h3::AudioVaeConfig a = h3::parse_audio_vae_config(JsonView(json, folder + "/config.json"));
   return {{{"latent_channels", std::to_string(a.latent_channels)},
@@ -131,12 +131,12 @@ bool ModelReport::sound() const {
 ModelReport inspect_model(const std::string& folder, bool verify) {
   ModelReport report;
   report.index = h3::read_model_index(folder);
-  auto component = [&](const std::string& name, const std::function<Loaded(const std::string&, const Checkpoint&)>& load) {
+  auto component = [&](const std::string& name, const std::function<Loaded(const std::string&, const WeightFiles&)>& load) {
     ComponentReport c;
     c.name = name;
     const std::string path = folder + "/" + name;
     try {
-      const Checkpoint files = open_checkpoint(path);
+      const WeightFiles files = open_checkpoint(path);
       Loaded l = load(path, files);
       c.dims = l.dims;
       check_component(c, path, files, l.specs, verify, report.tensors_checked);
@@ -150,7 +150,7 @@ ModelReport inspect_model(const std::string& folder, bool verify) {
   if (report.index.has_transformer_ref) component("transformer_ref", load_dit_table);
   component("vae", load_video_table);
   component("audio_vae", load_audio_table);
-  component("text_encoder", [&](const std::string& p, const Checkpoint& f) { return load_text_table(p, f, layers); });
+  component("text_encoder", [&](const std::string& p, const WeightFiles& f) { return load_text_table(p, f, layers); });
   auto small = [&](const std::string& name, const std::function<Dims(const std::string&)>& load) {
     ComponentReport c;
     c.name = name;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/minimax_h3/model_index.h"
+#include "nn/adapter.h"
 #include "nn/ctx.h"
 #include "tensor/media.h"
 
@@ -46,6 +47,9 @@ struct Request {
   int64_t num_frames = 124;                             // aligned up to 17 n + 5
   int64_t grid_points = 50;                             // of the sigma grid: grid_points - 1 evaluations
   uint64_t seed = 0;
+  std::vector<AdapterUse> adapters;                     // merged into the transformer's weights, all of them added up
+  std::vector<std::string> warnings;                    // of whoever built it, for the result
+  AdapterSchedule schedule;                             // of the adapters: shifts in place of the model's; its evaluations are in grid_points
   h3::PipelineConfig config;                            // the model's values, with the request's over them
   std::map<std::string, Tensor> noise;                  // draws given instead of drawn: noise_video, noise_audio_rows, condition_noise.I,
                                                         // condition_posterior_noise.I
@@ -101,6 +105,7 @@ struct Result {
   int64_t evaluations = 0;
   int64_t evaluations_left_out = 0;                     // of them, taken again from the one before (the plan's reuse)
   std::vector<StageTime> stages;                        // encoding may run beside decoding: the sum can exceed the whole
+  std::vector<std::string> warnings;                    // parts of adapters that were not used
   size_t peak_activation_bytes = 0;                     // of the arena, the decoders' buffers included
 };
 

@@ -114,6 +114,7 @@ int run_generate(const GenerateOptions& o) {
   }
   if (o.json) std::cout << report_json(report).dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
   if (!o.quiet) print_table(report, o.json ? stderr : stdout);
+  for (const std::string& w : report.result.warnings) std::fputs(("zoetrope: warning: " + w + "\n").c_str(), stderr);
   return 0;
 }
 

@@ -173,7 +173,8 @@ JobReport run_request(Engine& engine, const GenerateOptions& options, Request re
   report.model = engine.index().folder;
   report.output = output;
   report.plan = engine.plan();
-  if (!options.steps && !options.evaluations && report.plan.evaluations > 0) request.grid_points = report.plan.evaluations + 1;   // the plan's own
+  if (!options.steps && !options.evaluations && report.plan.evaluations > 0 && !request.schedule.evaluations)
+    request.grid_points = report.plan.evaluations + 1;   // the plan's own
   report.threads = engine.threads();
   report.isa = ops_name(engine.ops());
   report.request = std::move(request);
@@ -270,6 +271,7 @@ Json report_json(const JobReport& r) {
           {"stages", stages},
           {"total_seconds", r.total_seconds},
           {"ratio", r.total_seconds / seconds},
+          {"warnings", r.result.warnings},
           {"peak_rss_bytes", r.peak_rss_bytes},
           {"peak_activation_bytes", r.result.peak_activation_bytes}};
 }

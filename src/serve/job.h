@@ -12,6 +12,12 @@ namespace zt {
 
 constexpr const char* kVersion = "0.1.0";
 
+// The adapter that "FILE[:strength]" means. A name without a folder is first looked for in `folder`/loras, with or without its ending.
+// Errors (kind request): no such file, a strength outside -16 .. 16.
+AdapterUse find_adapter(const std::string& text, const std::string& folder);
+// The same of a stranger's request: only names in `folder`/loras.
+AdapterUse find_own_adapter(const std::string& text, const std::string& folder);
+
 // Options -> request: resolves conflicts and defaults, reads and decodes every file. `index` gives the model's own values.
 // Errors (kind request): conflicting or impossible options, unreadable media; each names the option, what was found and the remedy.
 Request build_request(const GenerateOptions& options, const h3::ModelIndex& index);

@@ -18,6 +18,8 @@ const std::vector<OptionSpec>& generate_options() {
       {"--last-frame", "last_frame", "FILE", "picture that the clip ends on (fl2va)", &O::last_frame, true},
       {"--reference", "references", "FILE", "picture, video or sound to follow (ref2va); repeatable, in the order the prompt counts them",
        &O::references, true},
+      {"--lora", "lora", "FILE[:S]", "adapter (LoRA) to merge into the transformer, with strength S (default 1); repeatable. A bare name is one of MODEL/loras",
+       &O::lora, true},
       {"--extend", "extend", "FILE", "latents of a clip (--latents) that this one goes on from: it holds both, --seconds and --frames say what is added",
        &O::extend, true},
       {"--size", "size", "WxH", "pixels, multiples of 32 (default: the model's canvas)", &O::size, true},

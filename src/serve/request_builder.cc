@@ -137,6 +137,44 @@ void go_on_from(Latents start, const GenerateOptions& o, const h3::ModelIndex& i
   r.start = std::move(start);
 }
 
+// "name:0.8" -> name, 0.8. A colon that no number follows belongs to the name.
+AdapterUse split_adapter(const std::string& text) {
+  std::smatch m;
+  if (!std::regex_match(text, m, std::regex("(.+):([-+]?[0-9]{1,4}(?:\\.[0-9]{1,9})?)"))) return {text, 1};
+  const double s = std::stod(m[2]);
+  if (s < -16 || s > 16) fail(ErrorKind::request, "--lora {}: strength {:g}, wanted -16 to 16", text, s);
+  return {m[1], s};
+}
+
+// The file of that name in FOLDER/loras; empty if there is none, or if the name leads elsewhere.
+std::string own_adapter(const std::string& name, const std::string& folder) {
+  if (name.empty() || name[0] == '.' || name.find_first_of("/\\") != std::string::npos || name.find('\0') != std::string::npos) return "";
+  for (const char* ending : {"", ".safetensors"}) {
+    const std::string path = folder + "/loras/" + name + ending;
+    std::error_code e;
+    if (std::filesystem::is_regular_file(path, e)) return path;
+  }
+  return "";
+}
+
+// What the adapters say of evaluations and shifts; the last that says so counts. The request's own --steps come first.
+void read_adapters(const GenerateOptions& o, const std::string& folder, Request& r) {
+  for (const std::string& text : o.lora) {
+    r.adapters.push_back(find_adapter(text, folder));
+    try {
+      const AdapterSchedule s = read_adapter_schedule(r.adapters.back().path);
+      if (s.evaluations) r.schedule.evaluations = s.evaluations;
+      if (s.video_shift) r.schedule.video_shift = s.video_shift;
+      if (s.audio_shift) r.schedule.audio_shift = s.audio_shift;
+      if (s.says_distilled && !s.evaluations && !o.steps && !o.evaluations)
+        r.warnings.push_back(fmt::format("{}: by its name it wants few evaluations, but states no schedule; give --evaluations, or a .json beside it", text));
+    } catch (const Error& e) {
+      throw Error(ErrorKind::request, std::string("--lora ") + e.what());
+    }
+  }
+  if (r.schedule.evaluations && !o.steps && !o.evaluations) r.grid_points = *r.schedule.evaluations + 1;
+}
+
 Reference load_reference(const std::string& path) {
   switch (probe(path).kind) {
     case MediaKind::image: return load_picture(path);
@@ -147,6 +185,22 @@ Reference load_reference(const std::string& path) {
 }
 
 }  // namespace
+
+AdapterUse find_own_adapter(const std::string& text, const std::string& folder) {
+  AdapterUse use = split_adapter(text);
+  const std::string path = own_adapter(use.path, folder);
+  if (path.empty()) fail(ErrorKind::request, "--lora {}: this model has no adapter of that name", text);
+  use.path = path;
+  return use;
+}
+
+AdapterUse find_adapter(const std::string& text, const std::string& folder) {
+  AdapterUse use = split_adapter(text);
+  std::error_code e;
+  if (const std::string path = own_adapter(use.path, folder); !path.empty()) use.path = path;
+  else if (!std::filesystem::is_regular_file(use.path, e)) fail(ErrorKind::request, "--lora {}: no such file, here or in {}/loras", text, folder);
+  return use;
+}
 
 Request build_request(const GenerateOptions& o, const h3::ModelIndex& index) {
   return build_request(o, index, {[](const std::string& path) { return load_picture(path); }, load_reference, load_latents});
@@ -162,6 +216,7 @@ Request build_request(const GenerateOptions& o, const h3::ModelIndex& index, con
   if (r.prompt.empty() && r.task != Task::fl2va) fail(ErrorKind::request, "the prompt is empty; give --prompt \"...\" or --prompt-file FILE");
   read_size(o, r);
   read_length_and_steps(o, r);
+  read_adapters(o, index.folder, r);
   if (o.seed) r.seed = *o.seed;
   if (!o.first_frame.empty()) r.first_frame = readers.picture(o.first_frame);
   if (!o.last_frame.empty()) r.last_frame = readers.picture(o.last_frame);

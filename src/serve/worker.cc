@@ -186,6 +186,7 @@ Request read_request(const Worker& w, const Job& job, GenerateOptions o) {
   const std::string home = job_folder(job.id);
   for (std::string* p : {&o.first_frame, &o.last_frame, &o.extend})
     if (!p->empty()) *p = inside_job_folder(w.options.data, home, *p);
+  for (const std::string& name : o.lora) find_own_adapter(name, w.engine.index().folder);
   for (std::string& p : o.references) p = inside_job_folder(w.options.data, home, p);
   return build_request(o, w.engine.index());
 }

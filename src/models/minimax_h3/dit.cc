@@ -66,7 +66,7 @@ void scatter_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Ma
 
 class Dit final : public Denoiser {
  public:
-  Dit(const Ops& ops, const std::string& folder, Checkpoint files, Compute compute, double attention_mass);
+  Dit(const Ops& ops, const std::string& folder, WeightFiles files, Compute compute, double attention_mass, const Adapters* adapters);
 
   int64_t video_row_width() const override { return config_.patch_values(); }
   int64_t audio_row_width() const override { return config_.audio_in_channels; }
@@ -87,8 +87,8 @@ class Dit final : public Denoiser {
             const Linear& proj, Mat velocity) const;
 
   double attention_mass_;
+  std::string folder_;
   DitConfig config_;
-  Weights weights_;
   std::vector<float> curve_;   // [curve_points, curve_rank] over t = 0 .. 1, silu applied; empty where the time embedder is
   Linear proj_in_, audio_proj_in_, context_embedder_, time_1_, time_2_, norm_out_linear_, proj_out_, audio_proj_out_;
   std::vector<Block> refiner_, blocks_;
@@ -96,9 +96,10 @@ class Dit final : public Denoiser {
   std::map<float, Modulations> modulations_;   // by noise level
 };
 
-Dit::Dit(const Ops& ops, const std::string& folder, Checkpoint files, Compute compute, double attention_mass)
-    : attention_mass_(attention_mass), config_(read_dit_config(folder, files)), weights_(std::move(files), dit_tensor_specs(config_), folder) {
-  const Weights& w = weights_;
+// Every tensor is packed here: neither the files nor the adapters are read again.
+Dit::Dit(const Ops& ops, const std::string& folder, WeightFiles files, Compute compute, double attention_mass, const Adapters* adapters)
+    : attention_mass_(attention_mass), folder_(folder), config_(read_dit_config(folder, files)) {
+  const Weights w(std::move(files), dit_tensor_specs(config_), folder, adapters);
   proj_in_ = load_linear(w, ops, "proj_in", compute);
   audio_proj_in_ = load_linear(w, ops, "audio_proj_in", compute);
   context_embedder_ = load_linear(w, ops, "context_embedder", compute);
@@ -167,7 +168,7 @@ Tensor Dit::refine(const Ctx& ctx, ConstMat prompt_embeds) const {
 
 std::unique_ptr<Denoiser::Prepared> Dit::prepare(const Ctx& ctx, const PackedLayout& layout, ConstMat prompt_embeds) const {
   if (prompt_embeds.cols != config_.text_dim)
-    fail(ErrorKind::model, "{}: text_dim is {}, but the text encoder gives {} channels; they do not belong together", weights_.component(),
+    fail(ErrorKind::model, "{}: text_dim is {}, but the text encoder gives {} channels; they do not belong together", folder_,
          config_.text_dim, prompt_embeds.cols);
   auto p = std::make_unique<DitState>();
   p->layout = layout;
@@ -349,8 +350,12 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass) {
-  return std::make_unique<Dit>(ops, folder, open_checkpoint(folder), compute, attention_mass);
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass, const Adapters* adapters) {
+  return std::make_unique<Dit>(ops, folder, open_checkpoint(folder), compute, attention_mass, adapters);
+}
+
+std::unique_ptr<Adapters> open_adapters(const std::string& folder, const std::vector<AdapterUse>& uses) {
+  return std::make_unique<Adapters>(uses, dit_tensor_specs(read_dit_config(folder, open_checkpoint(folder))));
 }
 
 }  // namespace zt::h3

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "kernels/compute.h"
 #include "models/roles.h"
-#include "nn/weights.h"
+#include "nn/adapter.h"
 
 namespace zt::h3 {
 
@@ -29,11 +29,15 @@ DitConfig parse_dit_config(const JsonView& json);
 // From the diffusers config.json of `folder`. Without one, or beside one of the released spelling, the dimensions are those of the
 // tensors and the constants those of the released model. Errors (kind model): those of parse_dit_config; a tensor that tells a dimension
 // missing.
-DitConfig read_dit_config(const std::string& folder, const Checkpoint& files);
+DitConfig read_dit_config(const std::string& folder, const WeightFiles& files);
 TensorSpecs dit_tensor_specs(const DitConfig& config);
 
 // `folder`: as open_checkpoint. compute: f32, or bf16 for all but the float32 islands.
 // attention_mass: AttentionArgs::mass of the transformer's blocks (not of the refiner's).
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass = 1);
+// adapters: of open_adapters for the same folder, or null.
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass = 1,
+                                   const Adapters* adapters = nullptr);
+// Adapters held against the folder's tensors. Errors as Adapters.
+std::unique_ptr<Adapters> open_adapters(const std::string& folder, const std::vector<AdapterUse>& uses);
 
 }  // namespace zt::h3

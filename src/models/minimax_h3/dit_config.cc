@@ -12,7 +12,7 @@ constexpr const char *kDiffusersClass = "MiniMaxH3Transformer3DModel", *kRelease
 constexpr const char* kCurve = "adaln_t_table";
 
 // Dimension `axis` of a tensor that every checkpoint of other spellings has.
-int64_t dim_of(const Checkpoint& files, const std::string& name, size_t axis) {
+int64_t dim_of(const WeightFiles& files, const std::string& name, size_t axis) {
   const Stored* t = files.find(name);
   if (!t) fail(ErrorKind::model, "{}: has no tensor {}, which tells a dimension; is it a MiniMax-H3 transformer of another layout, or one without its config.json?",
                files.origin(), name);
@@ -21,14 +21,14 @@ int64_t dim_of(const Checkpoint& files, const std::string& name, size_t axis) {
   return t->shape[axis];
 }
 
-int64_t count_blocks(const Checkpoint& files, const std::string& prefix) {
+int64_t count_blocks(const WeightFiles& files, const std::string& prefix) {
   int64_t n = 0;
   while (files.find(fmt::format("{}{}.norm1.weight", prefix, n))) ++n;
   return n;
 }
 
 // The tensors' own dimensions; what no shape tells are the constants of the released model.
-DitConfig infer_config(const Checkpoint& f) {
+DitConfig infer_config(const WeightFiles& f) {
   DitConfig c{};
   c.patch_h = c.patch_w = 2;
   c.hidden_size = dim_of(f, "video_patch_proj.weight", 0);
@@ -87,7 +87,7 @@ DitConfig parse_dit_config(const JsonView& j) {
   return c;
 }
 
-DitConfig read_dit_config(const std::string& folder, const Checkpoint& files) {
+DitConfig read_dit_config(const std::string& folder, const WeightFiles& files) {
   const std::string path = folder + "/config.json";
   std::error_code e;
   Json json;

@@ -5,6 +5,7 @@
 
 #include "models/minimax_h3/layout.h"
 #include "serve/http/errors.h"
+#include "serve/job.h"
 #include "serve/worker.h"
 
 namespace zt::http {
@@ -241,6 +242,25 @@ void apply_priority(Reader& r, const Json& v, const std::string& where) {
 void apply_first(Reader& r, const Json& v, const std::string& where) { r.media(MediaInput::Use::first_frame, v, where, "image"); }
 void apply_last(Reader& r, const Json& v, const std::string& where) { r.media(MediaInput::Use::last_frame, v, where, "image"); }
 
+// A list of names or of {name, strength}.
+void apply_lora(Reader& r, const Json& given, const std::string& where) {
+  const bool parse = given.is_string() && given.get_ref<const std::string&>().starts_with("[");
+  const Json v = parse ? parse_client_json(given.get_ref<const std::string&>(), where) : given;
+  Json names = Json::array();
+  for (const Json& item : v.is_array() ? v : Json::array({v})) {
+    std::string name = item.is_object() && item.contains("name") ? r.string(item["name"], where + ".name") : r.string(item, where);
+    if (item.is_object() && item.contains("strength")) name += fmt::format(":{:.6f}", r.number(item["strength"], where + ".strength"));
+    try {
+      find_own_adapter(name, r.rules().index.folder);
+    } catch (const Error& e) {
+      refuse(where, "{} is {}: {}", where, brief(item), e.what());
+    }
+    names.push_back(name);
+  }
+  if (names.size() > 8) refuse(where, "{} lists {} adapters; at most 8 are taken", where, names.size());
+  if (!names.empty()) r.set("lora", std::move(names), where);
+}
+
 // One medium or a list of them.
 void references(Reader& r, const Json& given, const std::string& where, const std::string& declared) {
   // In a multipart body a list or an object may come as text.
@@ -341,7 +361,7 @@ const std::vector<Field>& special_fields() {
       {"user", nullptr, "string", "taken and not used", apply_ignored},
       {"extra_params", nullptr, "object", "more fields of this list", apply_extra},
       {"extra_body", nullptr, "object", "more fields of this list", apply_extra},
-      {"lora", nullptr, "object", "not possible yet", apply_impossible},
+      {"lora", "lora", "array", "adapters of the model's folder loras: names, \"name:strength\", or {name, strength}", apply_lora},
       {"output_quality", nullptr, "string", "not possible yet", apply_impossible},
       {"output_compression", nullptr, "integer", "not possible yet", apply_impossible},
       {"frame_indices", nullptr, "array", "not possible yet", apply_impossible},

@@ -102,6 +102,12 @@ TEST(Fields, UnknownOnesAreRefusedOrWarnedAbout) {
   EXPECT_EQ(fields_of({{"prompt", "p"}, {"colour", 1}}, true).warnings.size(), 1u);
 }
 
+TEST(Fields, AdaptersAreTheModelsOwn) {
+  for (const Json& lora : {Json("../model"), Json("/etc/passwd"), Json("none"), Json::array({"none:0.5"}), Json::array({{{"name", "none"}, {"strength", 2}}}),
+                           Json::array({1}), Json::array({Json::array()}), Json(""), Json(".")})
+    EXPECT_EQ(param_of([&] { fields_of({{"prompt", "p"}, {"lora", lora}}); }).substr(0, 8), "400 lora") << lora.dump();
+}
+
 TEST(Fields, ErrorsOfTheEngineNameTheClientsField) {
   const CreateFields f = fields_of({{"prompt", "p"}, {"num_inference_steps", 1}, {"target", {{"duration_seconds", 99}}}});
   EXPECT_EQ(param_of([&] { rethrow_named("--steps is 1; wanted 2 to 1001", f); }), "400 num_inference_steps");
