@@ -195,7 +195,7 @@ void WeightFiles::attach_scales() {
     auto it = index_.find(layer + ".weight");
     if (it == index_.end()) fail(ErrorKind::model, "{}: scales of {}.weight, but no such tensor", origin_, layer);
     Stored& t = tensors_[it->second];
-    auto part = [&](std::string_view name) { return parts.count(name) ? &parts[name] : nullptr; };
+    auto part = [&p = parts](std::string_view name) { return p.count(name) ? &p[name] : nullptr; };
     Quantised q;
     if (const View* text = part(".comfy_quant")) {
       const std::string origin = *t.file + ": tensor " + layer + ".comfy_quant";
