@@ -134,16 +134,19 @@ def hls_tests(server, folder, finished, streamed):
     server.request(f"/v1/videos/{job}", method="DELETE")
 
 
+def pace(server):
+    """Seconds of work for a second of clip, now."""
+    job = server.json("/v1/videos", {"prompt": PROMPT, "seed": 5, "evaluations": 4, "num_frames": 73})["id"]
+    while (made := server.json(f"/v1/videos/{job}"))["status"] not in ("completed", "failed"):
+        time.sleep(0.1)
+    server.request(f"/v1/videos/{job}", method="DELETE")
+    return made["inference_time_s"] / made["duration_seconds"]
+
+
 def timely(server, ok, text):
-    """A check against the clock. A machine that is busy or slow, so that a second of clip takes it a third of a second and more, is not judged by it."""
-    if not hasattr(server, "pace"):
-        job = server.json("/v1/videos", {"prompt": PROMPT, "seed": 5, "evaluations": 4, "num_frames": 73})["id"]
-        while (made := server.json(f"/v1/videos/{job}"))["status"] not in ("completed", "failed"):
-            time.sleep(0.1)
-        server.pace = made["inference_time_s"] / made["duration_seconds"]
-        server.request(f"/v1/videos/{job}", method="DELETE")
-    if server.pace > 0.33 and not ok:
-        print(f"     not judged ({server.pace:.2f} s of work for a second of clip): {text}", flush=True)
+    """A check against the clock. A machine that is busy or slow just now, so that a second of clip takes it a third of a second and more, is not judged by it."""
+    if not ok and (now := max(pace(server) for _ in range(3))) > 0.33:
+        print(f"     not judged ({now:.2f} s of work for a second of clip): {text}", flush=True)
     else:
         check(ok, text)
 
@@ -203,7 +206,7 @@ class Tab:
         self.page = self.context.new_page()
         self.errors, self.refused = [], False
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
-        self.page.on("console", lambda m: m.type == "error" and self.errors.append(m.text))
+        self.page.on("console", lambda m: m.type == "error" and self.errors.append(f"{m.text} {m.location.get('url', '')}"))
         self.page.on("request", lambda r: r.url.startswith((server.base, "blob:", "data:")) or self.errors.append("foreign request: " + r.url))
 
     def open(self, fragment):
@@ -216,6 +219,7 @@ class Tab:
 
     def close(self):
         self.errors = [e for e in self.errors if not self.refused or "status of 400" not in e]   # the browser's note of a refusal that was asked for
+        self.errors = [e for e in self.errors if not ("status of 404" in e and "/preview?v=" in e)]   # a preview goes when its clip is finished, perhaps before it is fetched
         check(not self.errors, f"{self.name}: no errors, no foreign requests" + "".join(f"\n     {e}" for e in self.errors[:5]))
         self.context.close()
 

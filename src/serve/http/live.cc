@@ -117,7 +117,7 @@ class LiveEvents {
     const int64_t revision = channel_->revision();
     const bool ended = channel_->ended();
     // Playback moves without a change of anything else: once a second.
-    if (revision != seen_ ? now - sent_ >= kEventPause || ended : now - sent_ >= std::chrono::seconds(1)) {
+    if (ended || now - sent_ >= (revision != seen_ ? kEventPause : std::chrono::seconds(1))) {
       seen_ = revision, sent_ = now;
       step.bytes = fmt::format("id: {}\nevent: {}\ndata: {}\n\n", revision, ended ? "end" : "state",
                                channel_->resource().dump(-1, ' ', false, Json::error_handler_t::replace));
