@@ -111,7 +111,7 @@ void attention_f32(const Exec& exec, const AttentionArgs& a, const BlockMask& ma
     for (; i < end; ++i) {
       const int64_t h = i / blocks, kv = h / group;
       const int64_t row = i % blocks * kQueries;
-      attend_block(ops, a, l, head_of(kv), w, h, row, mask.kept ? mask.row(h, row / kMaskBlock) : std::span<const int32_t>{});
+      attend_block(ops, a, l, head_of(kv), w, h, row, mask.row(h, row / kMaskBlock));
     }
   });
 }
@@ -142,7 +142,7 @@ void attention_bf16(const Exec& exec, const AttentionArgs& a, const BlockMask& m
   exec.threads.parallel_for(blocks * a.heads, 1, [&](int64_t i, int64_t end, int worker) {
     for (; i < end; ++i) {
       const int64_t h = i / blocks, row = i % blocks * rows, kv = h / group;
-      const std::span<const int32_t> seen = mask.kept ? mask.row(h, row / kMaskBlock) : std::span<const int32_t>{};
+      const std::span<const int32_t> seen = mask.row(h, row / kMaskBlock);
       ops.bf16_attention({a.q + row * a.q_stride + h * D, a.o_tiles ? nullptr : a.o + row * a.o_stride + h * D, a.o_tiles, row, h * D,
                           int64_t{a.heads} * D, a.q_stride, a.o_stride, std::min(rows, a.q_rows - row), first_valid(a, row),
                           seen.data(), static_cast<int64_t>(seen.size()), kMaskBlock, packed + 2 * kv * size, packed + (2 * kv + 1) * size,

@@ -17,7 +17,9 @@ struct BlockMask {
   int64_t q_blocks = 0, k_blocks = 0;
   const int32_t* kept = nullptr;     // [heads][q_blocks][k_blocks]: blocks of keys, ascending, the first `count` of each row
   const int32_t* count = nullptr;    // [heads][q_blocks]
+  // Empty where there is no mask: every key.
   std::span<const int32_t> row(int64_t head, int64_t q_block) const {
+    if (!kept) return {};
     const int64_t i = head * q_blocks + q_block;
     return {kept + i * k_blocks, static_cast<size_t>(count[i])};
   }

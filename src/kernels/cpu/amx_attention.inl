@@ -111,30 +111,34 @@ struct Softmax {
   float* lanes;        // [kQueries][16] of the sum, where scores are bounded
 };
 
+// Weights 2^(c s - top) of n scores into p, zero up to n_pad; their sum is added to sum0 and sum1.
+inline void weigh(const float* s, uint16_t* p, int64_t n, int64_t n_pad, vf c, vf shift, vf& sum0, vf& sum1) {
+  int64_t j = 0;
+  for (; j + 32 <= n; j += 32) {
+    const vf x = exp2_weight(vfma(vload(s + j), c, shift)), y = exp2_weight(vfma(vload(s + j + 16), c, shift));
+    sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
+    _mm512_store_si512(p + j, two_to_bf16(x, y));
+  }
+  for (; j < n_pad; j += 32) {
+    const int64_t left = n - j;
+    const vf x = vkeep(exp2_weight(vfma(vload(s + j), c, shift)), left < 0 ? 0 : left);
+    const vf y = vkeep(exp2_weight(vfma(vload(s + j + 16), c, shift)), left < 16 ? 0 : left - 16);
+    sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
+    _mm512_store_si512(p + j, two_to_bf16(x, y));
+  }
+}
+
 // Row i of a block of n_pad keys of which `valid` count.
 inline void softmax_row(const Softmax& w, int64_t i, int64_t valid, int64_t n_pad, float scale, int64_t d_pad) {
   const float* s = w.score + i * kScorePitch;
-  uint16_t* p = w.weight + i * kWeightPitch;
   vf a = vset(-__builtin_inff()), b = a;
   int64_t j = 0;
   for (; j + 32 <= valid; j += 32) a = vmax(a, vload(s + j)), b = vmax(b, vload(s + j + 16));
   for (; j < valid; j += 16) a = _mm512_mask_max_ps(a, mask_of(valid - j), a, vload(s + j));
   float top = vmax_all(vmax(a, b)) * scale;
   if (top < w.top[i]) top = w.top[i];
-  const vf c = vset(scale), shift = vset(-top);
   vf sum0 = vzero(), sum1 = vzero();
-  for (j = 0; j + 32 <= valid; j += 32) {
-    const vf x = exp2_weight(vfma(vload(s + j), c, shift)), y = exp2_weight(vfma(vload(s + j + 16), c, shift));
-    sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
-    _mm512_store_si512(p + j, two_to_bf16(x, y));
-  }
-  for (; j < n_pad; j += 32) {
-    const int64_t n = valid - j;
-    const vf x = vkeep(exp2_weight(vfma(vload(s + j), c, shift)), n < 0 ? 0 : n);
-    const vf y = vkeep(exp2_weight(vfma(vload(s + j + 16), c, shift)), n < 16 ? 0 : n - 16);
-    sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
-    _mm512_store_si512(p + j, two_to_bf16(x, y));
-  }
+  weigh(s, w.weight + i * kWeightPitch, valid, n_pad, vset(scale), vset(-top), sum0, sum1);
   const vf keep = exp2_weight(vset(w.top[i] - top));
   w.sum[i] = w.sum[i] * _mm512_cvtss_f32(keep) + vsum(vadd(sum0, sum1));
   if (w.top[i] != top) {
@@ -146,25 +150,9 @@ inline void softmax_row(const Softmax& w, int64_t i, int64_t valid, int64_t n_pa
 
 // Of rows 0 .. m of scores below w.top: weights of n keys, zero up to n_pad, into columns `column` ... of w.weight; their sums into w.lanes.
 inline void bounded_weights(const Softmax& w, int64_t column, int64_t m, int64_t n, int64_t n_pad, float scale) {
-  const vf c = vset(scale);
   for (int64_t i = 0; i < m; ++i) {
-    const float* s = w.score + i * kPartPitch;
-    uint16_t* p = w.weight + i * kWeightPitch + column;
-    const vf shift = vset(-w.top[i]);
     vf sum0 = vload(w.lanes + i * 16), sum1 = vzero();
-    int64_t j = 0;
-    for (; j + 32 <= n; j += 32) {
-      const vf x = exp2_weight(vfma(vload(s + j), c, shift)), y = exp2_weight(vfma(vload(s + j + 16), c, shift));
-      sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
-      _mm512_store_si512(p + j, two_to_bf16(x, y));
-    }
-    for (; j < n_pad; j += 32) {
-      const int64_t left = n - j;
-      const vf x = vkeep(exp2_weight(vfma(vload(s + j), c, shift)), left < 0 ? 0 : left);
-      const vf y = vkeep(exp2_weight(vfma(vload(s + j + 16), c, shift)), left < 16 ? 0 : left - 16);
-      sum0 = vadd(sum0, x), sum1 = vadd(sum1, y);
-      _mm512_store_si512(p + j, two_to_bf16(x, y));
-    }
+    weigh(w.score + i * kPartPitch, w.weight + i * kWeightPitch + column, n, n_pad, vset(scale), vset(-w.top[i]), sum0, sum1);
     vstore(w.lanes + i * 16, vadd(sum0, sum1));
   }
 }

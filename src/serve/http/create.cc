@@ -188,9 +188,11 @@ Response Service::extend(Request& r) {
   a.start = made["files"]["latents"].value("path", "");
   a.extended_from = id;
   const bool counted = f.options.contains("steps") || f.options.contains("evaluations");
-  for (const char* key : {"seed", "lora", "steps", "evaluations"})
-    if (old.contains(key) && !f.options.contains(key) && !(counted && (std::string_view(key) == "steps" || std::string_view(key) == "evaluations")))
-      f.options[key] = old[key];
+  auto inherit = [&](const char* key) {
+    if (old.contains(key) && !f.options.contains(key)) f.options[key] = old[key];
+  };
+  inherit("seed"), inherit("lora");
+  if (!counted) inherit("steps"), inherit("evaluations");
   const double before = seconds_of(echoed.value("seconds", "")), added = seconds_of(f.seconds);
   f.seconds = before > 0 && added > 0 ? fmt::format("{:g}", before + added) : "";
   return accept(r, a);
