@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 import dialects as d
+from counts import check, close
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests/golden/a"
@@ -19,14 +20,6 @@ MODEL = GOLDEN / "model"
 zoetrope = Path(sys.argv[1]).resolve()
 random = np.random.default_rng(8)
 work = Path(tempfile.mkdtemp(prefix="zt_checkpoints_"))
-passed = failed = 0
-
-
-def check(ok, what):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    if not ok:
-        print("FAIL", what, flush=True)
 
 
 def model(name, component):
@@ -53,18 +46,18 @@ def run(folder, *args):
 def same(what, folder, want, tolerance, args=()):
     got, message = run(folder, *args)
     if got is None or want is None:
-        return check(False, f"{what}: {message[-300:]}")
+        return check(f"{what}: {message[-300:]}", False)
     worst = 0.0
     for key, t in want.items():
         if key.startswith(("dit.te", "dit.ti")) and "curve" in what:     # no embedding there
             continue
         if t[0] != "F32" or key not in got or got[key][1].shape != t[1].shape:
             if key not in got or got[key][1].shape != t[1].shape:
-                return check(False, f"{what}: {key} is not the same tensor")
+                return check(f"{what}: {key} is not the same tensor", False)
             continue
         a, b = got[key][1].astype(np.float64), t[1].astype(np.float64)
         worst = max(worst, float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-12)))
-    check(worst <= tolerance, f"{what}: relative L2 {worst:.2e}, wanted at most {tolerance:g}")
+    check(f"{what}: relative L2 {worst:.2e}, wanted at most {tolerance:g}", worst <= tolerance)
     print(f"{what:44s} {worst:.1e}", flush=True)
 
 
@@ -189,7 +182,7 @@ same("lora: by name, on fp8", folder, reference(d.merged(d.diffusers_dit(kinds["
 def says(what, args, code, wanted, folder=MODEL):
     r = subprocess.run([zoetrope, "generate", "x", "--model", folder, "--config", work / "config.json", "--frames", "22", "--size", "32x32", "-o", work / "o.mp4",
                         "--json", "-q", *map(str, args)], capture_output=True, text=True, timeout=60)
-    check(r.returncode == code and wanted in r.stderr + r.stdout, f"{what}: exit {r.returncode}: {(r.stdout + r.stderr)[-300:]}")
+    check(f"{what}: exit {r.returncode}: {(r.stdout + r.stderr)[-300:]}", r.returncode == code and wanted in r.stderr + r.stdout)
 
 
 says("a few-step adapter without its schedule warns", ["--lora", "turbo 4 steps", "--plan", "exact"], 0, "states no schedule", folder)
@@ -219,7 +212,7 @@ def refused(what, file, wanted, text="h3.safetensors"):
         d.save(path, file)
     for command in (["inspect", "--verify", folder], ["generate", "x", "--model", folder, "-o", work / "o.mp4", "-q"]):
         r = subprocess.run([zoetrope, *command], capture_output=True, text=True, timeout=60)
-        check(r.returncode == 3 and wanted in r.stdout + r.stderr, f"{what}: {command[0]} exits {r.returncode}: {(r.stdout + r.stderr)[-300:]}")
+        check(f"{what}: {command[0]} exits {r.returncode}: {(r.stdout + r.stderr)[-300:]}", r.returncode == 3 and wanted in r.stdout + r.stderr)
 
 
 name = "blocks.0.attn.out_proj"
@@ -245,5 +238,4 @@ for what, file, wanted in (("truncated", good[:-100], "truncated"), ("padded", g
     refused(f"GGUF, {what}", file, wanted, "h3.gguf")
 
 shutil.rmtree(work)
-print(f"{passed} passed, {failed} failed")
-sys.exit(bool(failed))
+sys.exit(close())

@@ -12,16 +12,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from counts import check, close
+
 ROOT = Path(__file__).resolve().parent.parent
 EXE = Path(sys.argv[1]).resolve()
 MODEL = Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "models/h3-nano").resolve()
 PROMPT = "a red circle bounces on a dark background"
-results = []
-
-
-def check(name, ok, note=""):
-    results.append(bool(ok))
-    print(f"{'ok  ' if ok else 'FAIL'} {name}" + (f": {note}" if note and not ok else ""), flush=True)
 
 
 def generate(out, *args, threads="2", prompt=PROMPT, model=MODEL):
@@ -150,8 +146,7 @@ def main():
         for test in (same_bytes_for_any_thread_count, steps_and_evaluations, profiles, made_again, stops_and_leaves_nothing, memory_does_not_grow,
                      memory_is_weights_and_activations):
             test(Path(tmp))
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-    return 0 if all(results) else 1
+    return close()
 
 
 if __name__ == "__main__":

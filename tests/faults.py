@@ -21,15 +21,11 @@ import time
 import urllib.request
 from pathlib import Path
 
+from counts import check, close, results
+
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "tests/golden/a/model"
 EVALUATIONS = (5, 40)
-results = []
-
-
-def check(name, ok, note=""):
-    results.append(bool(ok))
-    print(f"{'ok  ' if ok else 'FAIL'} {name}" + (f": {note}" if note and not ok else ""), flush=True)
 
 
 class Sqlite:
@@ -320,8 +316,7 @@ def main():
             torment(exe, kind, args.kills)
             kill_servers(exe, kind, args.kills)
     full_disk(exe)
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-    return 0 if results and all(results) else 1
+    return close()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from server import Server, check, results  # noqa: E402
+from counts import check, close  # noqa: E402
+from server import Server  # noqa: E402
 
 PROMPT = "a red circle bounces on a dark background"
 SMALL = {"prompt": PROMPT, "size": "96x64", "evaluations": 2, "lead_seconds": 3, "seed": 5}
@@ -256,8 +257,7 @@ def main():
         finally:
             if s.process.poll() is None:
                 s.process.kill()
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-    return 0 if all(results) else 1
+    return close()
 
 
 if __name__ == "__main__":

@@ -7,17 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from counts import check, close
+
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "models/h3-nano"
 zoetrope = Path(sys.argv[1]).resolve()
-passed = failed = 0
-
-
-def check(ok, what):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    if not ok:
-        print("FAIL", what, flush=True)
 
 
 def generate(folder, name, plan, *more, threads=2):
@@ -36,36 +30,35 @@ with tempfile.TemporaryDirectory() as t:
     short = ("--frames", 22, "--evaluations", 5)
     base = {"denoiser": {"compute": "bf16", "adaln_tables": False}, "stages": {"overlap": False}}
     _, _, plain = generate(folder, "plain", base, *short)
-    check(plain, "a plan with every switch off runs")
+    check("a plan with every switch off runs", plain)
     for name, change in (("tables", {"denoiser": {"compute": "bf16", "adaln_tables": True}}), ("overlap", {"stages": {"overlap": True}})):
         _, _, streams = generate(folder, name, dict(base, **change), *short)
-        check(streams and streams == plain, f"{name}: the same bytes with and without")
+        check(f"{name}: the same bytes with and without", streams and streams == plain)
     _, report, streams = generate(folder, "reuse", dict(base, sampler={"reuse_video": 9, "reuse_sound": 9, "reuse_most": 1}), *short)
-    check(report["evaluations"] == 5 and report["evaluations_left_out"] == 1, "of 5 evaluations the first two, one after a reuse, and the last are computed")
-    check(streams != plain, "a reused velocity is another clip")
+    check("of 5 evaluations the first two, one after a reuse, and the last are computed", report["evaluations"] == 5 and report["evaluations_left_out"] == 1)
+    check("a reused velocity is another clip", streams != plain)
     _, _, dense = generate(folder, "dense", dict(base, denoiser={"compute": "bf16", "attention_mass": 1}), "--frames", 56, "--evaluations", 2)
     sparse = {"denoiser": {"compute": "bf16", "attention_mass": 0.5}}
     _, _, masked = generate(folder, "masked", dict(base, **sparse), "--frames", 56, "--evaluations", 2)
-    check(masked and masked != dense, "attention that leaves blocks out is another clip")
-    check(generate(folder, "masked", dict(base, **sparse), "--frames", 56, "--evaluations", 2, threads=1)[2] == masked, "blocks are chosen the same for any number of threads")
+    check("attention that leaves blocks out is another clip", masked and masked != dense)
+    check("blocks are chosen the same for any number of threads", generate(folder, "masked", dict(base, **sparse), "--frames", 56, "--evaluations", 2, threads=1)[2] == masked)
     again = generate(folder, "reuse", dict(base, sampler={"reuse_video": 9, "reuse_sound": 9, "reuse_most": 1}), *short, threads=1)
-    check(again[2] == streams, "reuse decides the same for any number of threads")
+    check("reuse decides the same for any number of threads", again[2] == streams)
     _, report, _ = generate(folder, "few", dict(base, sampler={"evaluations": 3}), "--frames", 22)
-    check(report["evaluations"] == 3 and report["plan"]["sampler"]["evaluations"] == 3, "a plan's own number of evaluations")
+    check("a plan's own number of evaluations", report["evaluations"] == 3 and report["plan"]["sampler"]["evaluations"] == 3)
     _, report, _ = generate(folder, "few", dict(base, sampler={"evaluations": 3}), "--frames", 22, "--evaluations", 2)
-    check(report["evaluations"] == 2, "a request's number of evaluations comes before the plan's")
+    check("a request's number of evaluations comes before the plan's", report["evaluations"] == 2)
     _, report, _ = generate(folder, "quick", dict(base, encoder={"preset": "ultrafast", "sound_coder": "fast"}, measured={"error": {"latents": 0.5}}), *short)
-    check(report["plan"]["measured"]["error"]["latents"] == 0.5, "the report holds the plan's measured error")
+    check("the report holds the plan's measured error", report["plan"]["measured"]["error"]["latents"] == 0.5)
     for name, plan, word in (("bad1", {"stages": {"overlap": "yes"}}, "overlap"), ("bad2", {"sampler": {"reuse_video": -1}}, "reuse_video"),
                              ("bad3", {"encoder": {"preset": "warp"}}, "warp"), ("bad4", {"denoiser": {"compute": "f31"}}, "f31"), ("bad5", {"denoiser": {"attention_mass": 0}}, "attention_mass")):
         code, message, _ = generate(folder, name, plan, *short)
-        check(code == 2 and word in message, f"{name}: refused by name")
+        check(f"{name}: refused by name", code == 2 and word in message)
     for args, code, word in ((["--hardware", "nowhere"], 2, "mi355x"), (["--ranks", "9"], 2, "--ranks"), (["--size", "100x100"], 2, "--size"),
                              (["--hardware", str(ROOT / "hardware/epyc_avx2_2.json"), "--ranks", "2"], 2, "link")):
         run = subprocess.run([zoetrope, "plan", MODEL, *args], capture_output=True, text=True)
-        check(run.returncode == code and word in run.stderr, f"plan {' '.join(args)}: {run.returncode} {run.stderr.strip()[:120]}")
+        check(f"plan {' '.join(args)}: {run.returncode} {run.stderr.strip()[:120]}", run.returncode == code and word in run.stderr)
     run = subprocess.run([zoetrope, "plan", MODEL, "--frames", "22", "--threads", "1", "--json"], capture_output=True, text=True)
     p = json.loads(run.stdout)
-    check([s["stage"] for s in p["stages"]] == ["text", "denoise", "video decode", "audio decode", "encode"] and p["generation_seconds"] > 0, "plan measures this machine")
-print(f"{passed} passed, {failed} failed")
-sys.exit(1 if failed else 0)
+    check("plan measures this machine", [s["stage"] for s in p["stages"]] == ["text", "denoise", "video decode", "audio decode", "encode"] and p["generation_seconds"] > 0)
+sys.exit(close())

@@ -26,20 +26,14 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench")]
 import load  # noqa: E402
+from counts import check, close  # noqa: E402
 from bad_requests import bad_json, bad_multipart, bad_raw, png  # noqa: E402
 
 EXE = Path(sys.argv[1]).resolve()
 MODEL = Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "models/h3-nano").resolve()
 PROMPT = "a red circle bounces on a dark background"
 SMALL = dict(prompt=PROMPT, num_frames=22, num_inference_steps=3, size="96x64")
-results = []
 warnings.filterwarnings("ignore", category=DeprecationWarning)   # OpenAI ends its own service; the shape lives on
-
-
-def check(name, ok, note=""):
-    results.append(bool(ok))
-    print(f"{'ok  ' if ok else 'FAIL'} {name}" + (f": {str(note)[:400]}" if note != "" and not ok else ""), flush=True)
-    return ok
 
 
 class Server:
@@ -575,8 +569,7 @@ def main():
         too_large(folder)
         described(folder)
         under_load()
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-    return 0 if all(results) else 1
+    return close()
 
 
 if __name__ == "__main__":

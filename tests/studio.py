@@ -18,16 +18,11 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+from counts import check, close
+
 ROOT = Path(__file__).resolve().parent.parent
 PROMPT = "a large yellow circle bounces slowly on a navy background"
-passed, failed = 0, 0
 shots = None
-
-
-def check(right, what):
-    global passed, failed
-    passed, failed = passed + bool(right), failed + (not right)
-    print(("ok   " if right else "FAIL ") + what, flush=True)
 
 
 class Server:
@@ -75,26 +70,26 @@ def stream_tests(server, folder):
     job = server.json("/v1/videos", {"prompt": PROMPT, "seed": 2, "evaluations": 4, "num_frames": 243})["id"]
     first, got = None, b""
     with urllib.request.urlopen(f"{server.base}/v1/videos/{job}/stream", timeout=60) as stream:
-        check(stream.headers["Content-Type"] == "video/mp4" and stream.headers["Transfer-Encoding"] == "chunked", "stream: one chunked answer of video/mp4")
+        check("stream: one chunked answer of video/mp4", stream.headers["Content-Type"] == "video/mp4" and stream.headers["Transfer-Encoding"] == "chunked")
         while part := stream.read1(1 << 16):
             if first is None:
                 first = server.json(f"/v1/videos/{job}")
             got += part
     video = server.wait(job)
-    check(first and first["status"] == "in_progress", "stream: its first bytes come before the clip is done")
+    check("stream: its first bytes come before the clip is done", first and first["status"] == "in_progress")
     whole, streamed, late = folder / "file.mp4", folder / "stream.mp4", folder / "late.mp4"
     whole.write_bytes(server.request(f"/v1/videos/{job}/content")[2])
     streamed.write_bytes(got)
     late.write_bytes(server.request(f"/v1/videos/{job}/stream")[2])
     a, b = samples(whole), samples(streamed)
-    check(len(a[0]) == 243 and a[0] == b[0], "stream: every picture equals the file's")
-    check(len(a[1]) > 4 * 32000 * 10 and b[1] == a[1], "stream: every sound sample equals the file's")
-    check(late.read_bytes() == got, "stream: late, it is replayed from the start")
-    check(hashlib.sha256(whole.read_bytes()).hexdigest() == video["sha256"], "stream: the file is whole")
+    check("stream: every picture equals the file's", len(a[0]) == 243 and a[0] == b[0])
+    check("stream: every sound sample equals the file's", len(a[1]) > 4 * 32000 * 10 and b[1] == a[1])
+    check("stream: late, it is replayed from the start", late.read_bytes() == got)
+    check("stream: the file is whole", hashlib.sha256(whole.read_bytes()).hexdigest() == video["sha256"])
     gone = server.json("/v1/videos", {"prompt": PROMPT, "evaluations": 300})["id"]
     threading.Timer(0.5, lambda: server.json(f"/v1/videos/{gone}/cancel", {})).start()
-    check(server.request(f"/v1/videos/{gone}/stream")[2] == b"", "stream: of a cancelled clip it ends")
-    check(server.request(f"/v1/videos/{gone}/stream")[0] == 404, "stream: of a clip that was not made there is none")
+    check("stream: of a cancelled clip it ends", server.request(f"/v1/videos/{gone}/stream")[2] == b"")
+    check("stream: of a clip that was not made there is none", server.request(f"/v1/videos/{gone}/stream")[0] == 404)
     server.request(f"/v1/videos/{gone}", method="DELETE")
     hls_tests(server, folder, job, got)
     return job
@@ -107,21 +102,21 @@ def hls_tests(server, folder, finished, streamed):
     while not seen or "#EXT-X-ENDLIST" not in seen[-1]:
         status, headers, body = get("index.m3u8" + query)
         if status != 200 or headers["Content-Type"] != "application/vnd.apple.mpegurl" or len(seen) > 200:
-            return check(False, f"hls: a playlist is answered with {status} {headers.get('Content-Type')}")
+            return check(f"hls: a playlist is answered with {status} {headers.get('Content-Type')}", False)
         seen.append(body.decode())
         whole, last = seen[-1].count("#EXTINF"), seen[-1].rpartition("#EXTINF")[2]
         if "part=0" in last and "ENDLIST" not in seen[-1]:   # of the segment that is being made
             part = get(f"segment.m4s?n={whole}&part=0")
         query = f"?_HLS_msn={whole}&_HLS_part={last.count('#EXT-X-PART:')}"   # the next part: the answer waits for it
-    check(part and part[0] == 200 and part[2][4:8] == b"moof", "hls: a part can be had before its segment is whole")
-    check(len(seen) > 5 and "#EXT-X-PART:" in seen[0] and "#EXT-X-PART:" not in seen[-1], f"hls: parts come one by one ({len(seen)} playlists)")
+    check("hls: a part can be had before its segment is whole", part and part[0] == 200 and part[2][4:8] == b"moof")
+    check(f"hls: parts come one by one ({len(seen)} playlists)", len(seen) > 5 and "#EXT-X-PART:" in seen[0] and "#EXT-X-PART:" not in seen[-1])
     lengths = [float(x) for x in re.findall(r"#EXTINF:([\d.]+)", seen[-1])]
-    check(abs(sum(lengths) - 243 / 24) < 1e-3 and max(lengths) <= 3, f"hls: segments of {min(lengths):.2f} to {max(lengths):.2f} s make up the clip")
+    check(f"hls: segments of {min(lengths):.2f} to {max(lengths):.2f} s make up the clip", abs(sum(lengths) - 243 / 24) < 1e-3 and max(lengths) <= 3)
     segments = b"".join(get(m)[2] for m in re.findall(r"^segment.*$", seen[-1], re.M))
-    check(server.request(f"/v1/videos/{job}/stream")[2].startswith(get("init.mp4")[2] + segments), "hls: init and segments are the bytes of the stream")
+    check("hls: init and segments are the bytes of the stream", server.request(f"/v1/videos/{job}/stream")[2].startswith(get("init.mp4")[2] + segments))
     played = subprocess.run(["ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=codec_type,nb_read_frames", "-of", "csv", f"{server.base}/v1/videos/{job}/index.m3u8"],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    check("video,243" in played.stdout and "audio," in played.stdout and not played.stderr, f"hls: FFmpeg plays it {played.stderr[:200]}")
+    check(f"hls: FFmpeg plays it {played.stderr[:200]}", "video,243" in played.stdout and "audio," in played.stdout and not played.stderr)
     stream = next((folder / "data/jobs" / finished).glob("run.*/stream.mp4"))
     stream.unlink()
     whole = server.request(f"/v1/videos/{finished}/index.m3u8")[2].decode()
@@ -129,8 +124,8 @@ def hls_tests(server, folder, finished, streamed):
     again.write_bytes(b"".join(server.request(f"/v1/videos/{finished}/{m}")[2] for m in ["init.mp4", *re.findall(r"^segment.*$", whole, re.M)]))
     first = folder / "first.mp4"
     first.write_bytes(streamed)
-    check(samples(again) == samples(first), "hls: when the stream was put away, its fragments are made again from the file")
-    check(get("segment.m4s?n=99")[0] == 404 and get("segment.m4s?n=x")[0] == 400 and get("index.m3u8?_HLS_part=1")[0] == 400, "hls: what is not there is refused")
+    check("hls: when the stream was put away, its fragments are made again from the file", samples(again) == samples(first))
+    check("hls: what is not there is refused", get("segment.m4s?n=99")[0] == 404 and get("segment.m4s?n=x")[0] == 400 and get("index.m3u8?_HLS_part=1")[0] == 400)
     server.request(f"/v1/videos/{job}", method="DELETE")
 
 
@@ -148,7 +143,7 @@ def timely(server, ok, text):
     if not ok and (now := max(pace(server) for _ in range(3))) > 0.33:
         print(f"     not judged ({now:.2f} s of work for a second of clip): {text}", flush=True)
     else:
-        check(ok, text)
+        check(text, ok)
 
 
 def first_byte_tests(server, name, evaluations, frames):
@@ -159,7 +154,7 @@ def first_byte_tests(server, name, evaluations, frames):
     waited = time.time() - start
     whole = first + answer.read()
     made = answer.headers["Location"]
-    check(answer.headers["Content-Type"] == "video/mp4" and server.request(made + "/stream")[2] == whole, f"stream, {name}: POST /v1/videos answers with the clip itself if asked to")
+    check(f"stream, {name}: POST /v1/videos answers with the clip itself if asked to", answer.headers["Content-Type"] == "video/mp4" and server.request(made + "/stream")[2] == whole)
     timely(server, waited < 1.5, f"stream, {name}: the first bytes of a clip of {frames / 24:.1f} s and {evaluations} evaluations came {waited:.2f} s after the request")
     server.request(made, method="DELETE")
 
@@ -167,10 +162,10 @@ def first_byte_tests(server, name, evaluations, frames):
 def page_tests(server):
     status, headers, body = server.request("/")
     policy = headers.get("Content-Security-Policy", "")
-    check(status == 200 and b"<title>Zoetrope" in body and "default-src 'none'" in policy and "unsafe" not in policy, "pages: served under a strict policy")
-    check(server.request("/", headers={"If-None-Match": headers["ETag"]})[0] == 304, "pages: unchanged ones are not sent again")
-    check(server.request("/app.js")[1]["Content-Type"].startswith("text/javascript"), "pages: modules have their type")
-    check(server.request("/none.js")[0] == 404 and server.request("/app.js", {}, "POST")[0] == 405, "pages: what is not there is refused")
+    check("pages: served under a strict policy", status == 200 and b"<title>Zoetrope" in body and "default-src 'none'" in policy and "unsafe" not in policy)
+    check("pages: unchanged ones are not sent again", server.request("/", headers={"If-None-Match": headers["ETag"]})[0] == 304)
+    check("pages: modules have their type", server.request("/app.js")[1]["Content-Type"].startswith("text/javascript"))
+    check("pages: what is not there is refused", server.request("/none.js")[0] == 404 and server.request("/app.js", {}, "POST")[0] == 405)
 
 
 def compare_tests(zoetrope, server, folder):
@@ -184,17 +179,17 @@ def compare_tests(zoetrope, server, folder):
     page = folder / "report.html"
     run = lambda *a: subprocess.run([zoetrope, "compare", *map(str, a), "-o", str(page)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     same, other = run(clips[0], clips[1]), run(clips[0], clips[2])
-    check("39 frames, PSNR equal" in same.stdout, f"compare: the same clip is equal: {same.stdout.strip()}")
+    check(f"compare: the same clip is equal: {same.stdout.strip()}", "39 frames, PSNR equal" in same.stdout)
     m = re.search(r"PSNR ([\d.]+) dB", other.stdout)
     rgb = [subprocess.run(["ffmpeg", "-v", "error", "-i", c, "-f", "rawvideo", "-pix_fmt", "rgb24", "-sws_flags", "accurate_rnd+full_chroma_int", "-"],
                           stdout=subprocess.PIPE, check=True).stdout for c in (clips[0], clips[2])]
     error = sum((a - b) ** 2 for a, b in zip(*rgb)) / len(rgb[0])
-    check(m and abs(float(m.group(1)) - 10 * math.log10(255 ** 2 / error)) < 0.3, f"compare: two clips have the PSNR that ffmpeg's pictures have: {other.stdout.strip()}")
+    check(f"compare: two clips have the PSNR that ffmpeg's pictures have: {other.stdout.strip()}", m and abs(float(m.group(1)) - 10 * math.log10(255 ** 2 / error)) < 0.3)
     text = page.read_text()
-    check(text.count("data:image/webp") == 3 and text.count("<polyline") == 5 and "http://" not in text and "https://" not in text, "compare: one file with sheets and plots")
+    check("compare: one file with sheets and plots", text.count("data:image/webp") == 3 and text.count("<polyline") == 5 and "http://" not in text and "https://" not in text)
     if shots:
         (shots / "report.html").write_text(text)
-    check(run(clips[0], ROOT / "models/h3-nano/README.md").returncode == 2, "compare: what is no clip is refused")
+    check("compare: what is no clip is refused", run(clips[0], ROOT / "models/h3-nano/README.md").returncode == 2)
 
 
 class Tab:
@@ -220,7 +215,7 @@ class Tab:
     def close(self):
         self.errors = [e for e in self.errors if not self.refused or "status of 400" not in e]   # the browser's note of a refusal that was asked for
         self.errors = [e for e in self.errors if not ("status of 404" in e and "/preview?v=" in e)]   # a preview goes when its clip is finished, perhaps before it is fetched
-        check(not self.errors, f"{self.name}: no errors, no foreign requests" + "".join(f"\n     {e}" for e in self.errors[:5]))
+        check(f"{self.name}: no errors, no foreign requests" + "".join(f"\n     {e}" for e in self.errors[:5]), not self.errors)
         self.context.close()
 
 
@@ -251,11 +246,11 @@ def create_tests(tab, server):
     at, clock = page.evaluate("document.querySelector('zt-clip video').currentTime"), time.time()
     page.wait_for_timeout(1500)
     moved, passed_time = page.evaluate("document.querySelector('zt-clip video').currentTime") - at, time.time() - clock
-    check(moved > 0.6 * passed_time, f"create: the clip plays ({moved:.2f} s of it in {passed_time:.2f} s)")
+    check(f"create: the clip plays ({moved:.2f} s of it in {passed_time:.2f} s)", moved > 0.6 * passed_time)
     done(page)
     seen = page.evaluate("seen")
-    check(any("denoise" in s for s in seen) and "preview" in seen, "create: progress and preview are seen")
-    check(page.locator(".legend li").count() >= 4, "create: the stages are shown")
+    check("create: progress and preview are seen", any("denoise" in s for s in seen) and "preview" in seen)
+    check("create: the stages are shown", page.locator(".legend li").count() >= 4)
     waits = page.evaluate("document.querySelector('zt-clip video').dataset.waits")
     timely(server, waits == "0", f"create: playback began {began:.2f} s after the click, the clip then {made_when_it_began}; {waits} waits after the start")
     page.wait_for_function("() => document.querySelector('zt-clip video').dataset.source === 'file'", timeout=40000)
@@ -263,7 +258,7 @@ def create_tests(tab, server):
     page.evaluate("document.querySelector('zt-clip video').currentTime = 3")
     page.wait_for_function("""() => { const v = document.querySelector('zt-clip video');
         return Math.abs(v.currentTime - 3) < 0.5 && v.seekable.length && v.seekable.end(0) > 5 }""", timeout=10000)
-    check(True, "create: after the stream the file takes over, which can be wound")
+    check("create: after the stream the file takes over, which can be wound", True)
     tab.shot("create-done")
 
 
@@ -284,19 +279,19 @@ def again_tests(tab, server):
     done(page)
     old, new = next_clip(page, "Make again")
     a, b = server.json(f"/v1/videos/{old}"), server.json(f"/v1/videos/{new}")
-    check(a["sha256"] == b["sha256"], "make again: the same bytes")
+    check("make again: the same bytes", a["sha256"] == b["sha256"])
     old, new = next_clip(page, "Vary")
     c = server.json(f"/v1/videos/{new}")
-    check(c["seed"] != b["seed"] and c["sha256"] != b["sha256"] and c["evaluations"] == b["evaluations"], "vary: another seed, the rest the same")
+    check("vary: another seed, the rest the same", c["seed"] != b["seed"] and c["sha256"] != b["sha256"] and c["evaluations"] == b["evaluations"])
     page.get_by_role("button", name="Use last frame").click()
     page.locator("zt-drop#first .held li").wait_for()
     page.evaluate("""async () => { const d = new DataTransfer(), c = new OffscreenCanvas(64, 64); c.getContext('2d').fillRect(0, 0, 64, 64);
         d.items.add(new File([await c.convertToBlob()], 'dropped.png', {type: 'image/png'}));
         document.querySelector('zt-drop#last').dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true})) }""")
-    check("dropped.png" in text(page, "zt-drop#last .held") and page.get_by_label("First and last frame").is_checked(), "frames: taken from a clip and by drag and drop")
+    check("frames: taken from a clip and by drag and drop", "dropped.png" in text(page, "zt-drop#last .held") and page.get_by_label("First and last frame").is_checked())
     tab.shot("create-frames")
     _, new = next_clip(page, "Create")
-    check(server.json(f"/v1/videos/{new}")["task"] == "fl2va", "frames: a clip is made from them")
+    check("frames: a clip is made from them", server.json(f"/v1/videos/{new}")["task"] == "fl2va")
 
 
 def refusal_and_cancel_tests(tab, server):
@@ -308,13 +303,13 @@ def refusal_and_cancel_tests(tab, server):
     tab.refused = True
     page.get_by_role("button", name="Create", exact=True).click()
     page.locator("[role=alert]", has_text="100x100").wait_for()
-    check(page.evaluate("document.activeElement.id") == "size", "create: a refusal is told and its field focused")
+    check("create: a refusal is told and its field focused", page.evaluate("document.activeElement.id") == "size")
     page.get_by_label("Shape").select_option("16:9")
     page.get_by_label("Evaluations").fill("900")
     page.get_by_role("button", name="Create", exact=True).click()
     page.get_by_role("button", name="Cancel").click()
     page.locator("zt-clip .status", has_text="cancelled").wait_for(timeout=15000)
-    check(server.json("/v1/videos?status=cancelled&limit=1")["data"], "cancel: stops the clip")
+    check("cancel: stops the clip", server.json("/v1/videos?status=cancelled&limit=1")["data"])
     page.get_by_label("Evaluations").fill("4")
 
 
@@ -323,27 +318,27 @@ def jobs_tests(tab, server):
     tab.open("#jobs")
     page.locator(".card").first.wait_for()
     count = len(server.json("/v1/videos?limit=100")["data"])
-    check(page.locator(".card").count() == count, f"jobs: all {count} are listed")
+    check(f"jobs: all {count} are listed", page.locator(".card").count() == count)
     page.wait_for_function("() => [...document.querySelectorAll('.card.completed img')].some(i => i.naturalWidth > 0)")
-    check(True, "jobs: thumbnails are shown")
+    check("jobs: thumbnails are shown", True)
     tab.shot("jobs")
     page.get_by_label("Show").select_option("cancelled")
     page.wait_for_function("() => document.querySelectorAll('.card').length === 1 && document.querySelector('.card.cancelled')")
     page.get_by_label("Show").select_option("")
     page.wait_for_function("n => document.querySelectorAll('.card').length === n", arg=count)
     page.get_by_label("with").fill("nowhere")
-    check(page.locator(".card:visible").count() == 0, "jobs: filtered by state and words")
+    check("jobs: filtered by state and words", page.locator(".card:visible").count() == 0)
     page.get_by_label("with").fill("")
     page.locator(".card.completed").first.get_by_role("link", name="Open").click()
     page.locator("dialog zt-clip .legend").wait_for()
     page.get_by_text("The request and what became of it").click()
-    check('"evaluations"' in text(page, "dialog pre"), "jobs: one opens with the request behind it")
+    check("jobs: one opens with the request behind it", '"evaluations"' in text(page, "dialog pre"))
     tab.shot("jobs-open")
     page.keyboard.press("Escape")
     page.locator(".card.cancelled").get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Delete", exact=True).last.click()
     page.wait_for_function("() => !document.querySelector('.card.cancelled')")
-    check(len(server.json("/v1/videos?limit=100")["data"]) == count - 1, "jobs: deleted after a question")
+    check("jobs: deleted after a question", len(server.json("/v1/videos?limit=100")["data"]) == count - 1)
 
 
 def system_tests(tab):
@@ -351,7 +346,7 @@ def system_tests(tab):
     tab.open("#system")
     page.locator(".tile").first.wait_for()
     page.locator(".legend li").first.wait_for()
-    check("h3-nano" in text(page, "zt-system .table") and "waiting" in text(page, ".tiles"), "system: model, queue and stages are shown")
+    check("system: model, queue and stages are shown", "h3-nano" in text(page, "zt-system .table") and "waiting" in text(page, ".tiles"))
     tab.shot("system")
 
 
@@ -373,19 +368,19 @@ def compare_page_tests(tab, server):
     page.get_by_label("View").select_option("difference")
     page.wait_for_timeout(300)
     lit = page.evaluate("(() => { const c = document.querySelector('canvas'); return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v, i) => i % 4 < 3 && v > 8) })()")
-    check(lit, "compare: equal clips are told, others have a PSNR and a difference")
+    check("compare: equal clips are told, others have a PSNR and a difference", lit)
     page.get_by_label("View").select_option("side")
     page.locator("#clip-a").select_option(long["id"]), page.locator("#clip-b").select_option(long["id"])
     page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => v.readyState >= 3)")
     page.get_by_role("button", name="Play").click()
     page.wait_for_timeout(2000)
     a, b = page.evaluate("[...document.querySelectorAll('video')].map(v => v.currentTime)")
-    check(a > 0.5 and abs(a - b) < 0.3, f"compare: both play together ({a:.2f} s and {b:.2f} s)")
+    check(f"compare: both play together ({a:.2f} s and {b:.2f} s)", a > 0.5 and abs(a - b) < 0.3)
     page.get_by_role("button", name="Pause").click()
     page.get_by_label("Time").evaluate("e => { e.value = 3; e.dispatchEvent(new Event('input')) }")
     page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => Math.abs(v.currentTime - 3) < 0.1)")
     page.locator("[role=status]", has_text="This frame is equal").wait_for(timeout=10000)
-    check(True, "compare: both are wound together")
+    check("compare: both are wound together", True)
     tab.shot("compare")
 
 
@@ -408,15 +403,15 @@ def live_tests(tab, server, watch=8000):
     moved, clock, waits = play_and_measure(page, "zt-live video", watch)
     timely(server, waits == 0 and abs(moved - clock) < 0.3, f"live {tab.name}: plays {began:.2f} s after the click; {moved:.2f} s of it in {clock:.2f} s, {waits} waits after the start")
     live = server.json("/v1/live")["data"][-1]
-    check(live["status"] == "playing" and live["viewers"] == 1, f"live {tab.name}: {live['lead_seconds']:.1f} s ahead, {live['work_per_second']:.2f} s of work for a second")
+    check(f"live {tab.name}: {live['lead_seconds']:.1f} s ahead, {live['work_per_second']:.2f} s of work for a second", live["status"] == "playing" and live["viewers"] == 1)
     figures = page.locator("zt-live .plot figcaption b").all_inner_texts()
     timely(server, live["lead_seconds"] > 2 and float(figures[0].split()[0]) > 2, f"live {tab.name}: keeps ahead")
-    check(len(figures) == 2 and page.locator("zt-live .legend li").count() >= 4, f"live {tab.name}: lead, work and stages are shown: {figures}")
+    check(f"live {tab.name}: lead, work and stages are shown: {figures}", len(figures) == 2 and page.locator("zt-live .legend li").count() >= 4)
     tab.shot("live-playing")
     page.get_by_label("What comes next").fill("a small red square slides left on a white background")
     page.get_by_role("button", name="Go on with this").click()
     page.locator("zt-live .said li", has_text="red square").wait_for()
-    check("red square" in server.json(f"/v1/live/{live['id']}")["prompt"], f"live {tab.name}: steered by another prompt")
+    check(f"live {tab.name}: steered by another prompt", "red square" in server.json(f"/v1/live/{live['id']}")["prompt"])
     end = server.json(f"/v1/live/{live['id']}")["made_seconds"] + 2 * 2.125   # made of the new prompt by then
     background = "(() => { const c = new OffscreenCanvas(8, 8).getContext('2d'); c.drawImage(document.querySelector('zt-live video'), 0, 0, 8, 8); return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3) })()"
     before = page.evaluate(background)
@@ -428,14 +423,14 @@ def live_tests(tab, server, watch=8000):
     page.wait_for_function(f"async () => (await (await fetch('/v1/live/{live['id']}')).json()).viewers === 0")
     page.evaluate("document.querySelector('zt-live video').play()")
     page.wait_for_function(f"async () => (await (await fetch('/v1/live/{live['id']}')).json()).viewers === 1 && document.querySelector('zt-live video').currentTime > 0.3", timeout=15000)
-    check(True, f"live {tab.name}: a paused player leaves, a playing one joins at the live edge")
+    check(f"live {tab.name}: a paused player leaves, a playing one joins at the live edge", True)
     page.get_by_role("button", name="Pause").click()
     page.get_by_role("button", name="Go on", exact=True).wait_for()
-    check(server.json(f"/v1/live/{live['id']}")["status"] == "paused", f"live {tab.name}: paused for all")
+    check(f"live {tab.name}: paused for all", server.json(f"/v1/live/{live['id']}")["status"] == "paused")
     page.get_by_role("button", name="End").click()
     page.get_by_role("button", name="End it").click()
     page.wait_for_function("() => location.hash === '#live'")
-    check(server.json("/v1/live")["data"] == [], f"live {tab.name}: ended after a question")
+    check(f"live {tab.name}: ended after a question", server.json("/v1/live")["data"] == [])
 
 
 def isa_tests(zoetrope, browser, folder, isa):
@@ -481,22 +476,21 @@ def blind_tests(tab, server):
         page.wait_for_timeout(200)
     tab.shot("blind")
     left = page.evaluate("document.querySelector('zt-blind video').src.split('/')[5]")
-    check(check_once, "blind: nothing says how a clip was made, and who has not seen both cannot vote")
+    check("blind: nothing says how a clip was made, and who has not seen both cannot vote", check_once)
     page.get_by_role("button", name="Left is better").click()
     page.wait_for_function("async () => (await (await fetch('/v1/votes')).json()).data.length > 0")
     count = next(c for c in server.json("/v1/votes")["data"] if {c["a"], c["b"]} == {f"plan fast, {n} evaluations" for n in (1, 2)})
     mine = f"plan fast, {videos[made.index(left)]['evaluations']} evaluations"
-    check(count["a_better" if count["a"] == mine else "b_better"] == 1 and count["votes"] == 1 and 0 <= count["low"] < count["a_share"] + 1e-9 and count["verdict"] == "none",
-          f"blind: the vote is kept for what was on the left: {count}")
+    check(f"blind: the vote is kept for what was on the left: {count}", count["a_better" if count["a"] == mine else "b_better"] == 1 and count["votes"] == 1 and 0 <= count["low"] < count["a_share"] + 1e-9 and count["verdict"] == "none")
     page.get_by_text("What the votes say").click()
-    check("95 %" in text(page, "zt-blind table") and "no difference shown" in text(page, "zt-blind table"), "blind: the result comes with its interval")
+    check("blind: the result comes with its interval", "95 %" in text(page, "zt-blind table") and "no difference shown" in text(page, "zt-blind table"))
     for _ in range(30):
         server.json("/v1/votes", {"a": made[1], "b": made[0], "choice": "a"})
     count = next(c for c in server.json("/v1/votes")["data"] if c["votes"] > 30)
-    check(count["verdict"] == "b" and count["high"] < 0.5 and count["b"].endswith("2 evaluations"), f"blind: after 30 more of one mind it is shown: {count}")
+    check(f"blind: after 30 more of one mind it is shown: {count}", count["verdict"] == "b" and count["high"] < 0.5 and count["b"].endswith("2 evaluations"))
     refused = [server.request("/v1/votes", body)[0] for body in ({"a": made[0], "b": made[0], "choice": "a"}, {"a": made[0], "b": made[1], "choice": "x"}, {"a": made[0], "choice": "a"},
                                                                   {"a": made[0], "b": "video_" + "0" * 32, "choice": "a"}, {"a": made[0], "b": made[1], "choice": "a", "c": 1})]
-    check(refused == [400, 400, 400, 404, 400], f"blind: votes on what was made alike, unknown or ill-formed are refused: {refused}")
+    check(f"blind: votes on what was made alike, unknown or ill-formed are refused: {refused}", refused == [400, 400, 400, 404, 400])
     for m in made:
         server.request(f"/v1/videos/{m}", method="DELETE")
 
@@ -508,8 +502,8 @@ def axe_tests(tab, pages=("#create", "#live", "#jobs", "#compare", "#blind", "#s
         tab.page.wait_for_timeout(600)
         tab.shot(fragment[1:])
         serious = [v for v in axe.run(tab.page).response["violations"] if v["impact"] in ("serious", "critical")]
-        check(not serious, f"axe {fragment} {tab.name}: no serious violation" + "".join(f"\n     {v['id']}: {v['nodes'][0]['html'][:150]}" for v in serious))
-        check(tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{fragment} {tab.name}: nothing sticks out at the side")
+        check(f"axe {fragment} {tab.name}: no serious violation" + "".join(f"\n     {v['id']}: {v['nodes'][0]['html'][:150]}" for v in serious), not serious)
+        check(f"{fragment} {tab.name}: nothing sticks out at the side", tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
 def keyboard_tests(tab):
@@ -520,7 +514,7 @@ def keyboard_tests(tab):
     for _ in range(20):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim() || document.activeElement.name"))
-    check({"prompt", "shape", "length", "evaluations", "seed", "Create"} <= reached, "keyboard: every field is reached")
+    check("keyboard: every field is reached", {"prompt", "shape", "length", "evaluations", "seed", "Create"} <= reached)
 
 
 def key_tests(zoetrope, browser, folder):
@@ -538,7 +532,7 @@ def key_tests(zoetrope, browser, folder):
         tab.page.get_by_role("button", name="Create", exact=True).click()
         done(tab.page)
         tab.page.wait_for_function("() => document.querySelector('zt-clip video').readyState >= 2", timeout=10000)
-        check(True, "keys: asked for once, then a clip is made and shown")
+        check("keys: asked for once, then a clip is made and shown", True)
         tab.context.close()
     finally:
         server.stop()
@@ -549,7 +543,7 @@ def guarded(test, *arguments):
     try:
         test(*arguments)
     except Exception as e:
-        check(False, f"{getattr(test, '__name__', 'test')} stopped: {str(e).strip()[:300]}")
+        check(f"{getattr(test, '__name__', 'test')} stopped: {str(e).strip()[:300]}", False)
 
 
 def main():
@@ -579,8 +573,7 @@ def main():
         finally:
             browser.close()
             server.stop()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return close()
 
 
 if __name__ == "__main__":
