@@ -1,4 +1,5 @@
 // zoetrope: a prompt becomes a video with sound.
+#include "optimizer/doctor.h"
 #include "optimizer/optimize.h"
 #include "optimizer/plan_command.h"
 #include "serve/commands.h"
@@ -58,14 +59,32 @@ zt::Command optimize_command(CLI::App& root) {
           }};
 }
 
+zt::Command doctor_command(CLI::App& root) {
+  auto o = std::make_shared<zt::DoctorOptions>();
+  CLI::App* app = root.add_subcommand("doctor", "Say what a model is, whether it is whole, and what it will take on this machine");
+  app->add_option("model", o->model, "model folder (default: h3-nano)")->type_name("DIR");
+  app->add_option("--size", o->size, "pixels of the clip (default: the model's canvas at 16:9)")->type_name("WxH");
+  app->add_option("--frames", o->frames, "of the clip, aligned up to 17 n + 5 (default 124)")->type_name("N");
+  app->add_option("--threads", o->threads, "worker threads (default: the cores this process may use)")->type_name("N");
+  app->add_flag("--verify", o->verify, "read every tensor: shape, type, NaN, scale, SHA-256 where an index states one");
+  app->add_flag("--json", o->json, "print one JSON document");
+  return {app, [o] {
+            return zt::report_errors([&] {
+              o->model = zt::resolve_model_folder(o->model);
+              return zt::run_doctor_command(*o);
+            });
+          }};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"zoetrope: a prompt becomes a video with sound"};
   app.set_version_flag("--version", std::string("zoetrope ") + zt::kVersion);
   app.require_subcommand(1);
-  const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app), plan_command(app), optimize_command(app), zt::serve_command(app),
-                                  zt::live_command(app), zt::worker_command(app), zt::jobs_command(app), zt::key_command(app), zt::compare_command(app)};
+  const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app), doctor_command(app), plan_command(app), optimize_command(app),
+                                  zt::serve_command(app), zt::live_command(app), zt::worker_command(app), zt::jobs_command(app), zt::key_command(app),
+                                  zt::compare_command(app)};
   try {
     app.parse(zt::command_line(argc, argv));
   } catch (const CLI::ParseError& e) {

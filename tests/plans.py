@@ -2,6 +2,7 @@
 """What plans promise: same bytes where they say so, evaluations left out and counted, values of the plan used, refusals.
 usage: tests/plans.py build/zoetrope      (ends with "N passed, N failed")"""
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,4 +62,37 @@ with tempfile.TemporaryDirectory() as t:
     run = subprocess.run([zoetrope, "plan", MODEL, "--frames", "22", "--threads", "1", "--json"], capture_output=True, text=True)
     p = json.loads(run.stdout)
     check("plan measures this machine", [s["stage"] for s in p["stages"]] == ["text", "denoise", "video decode", "audio decode", "encode"] and p["generation_seconds"] > 0)
+
+
+def doctor(model, *more):
+    run = subprocess.run([zoetrope, "doctor", model, "--json", *map(str, more)], capture_output=True, text=True)
+    return run.returncode, json.loads(run.stdout) if run.stdout.startswith("{") else {"error": run.stderr}
+
+
+with tempfile.TemporaryDirectory() as t:
+    folder = Path(t)
+    code, found = doctor(MODEL, "--frames", 73)
+    plans = {p["plan"]: p for p in found["plans"]}
+    check("doctor: h3-nano is whole, and all its plans are forecast", code == 0 and found["sound"] and set(plans) >= {"exact", "fast", "balanced", "live"}, found["findings"])
+    check("doctor: names what is missing", any("transformer_ref" in f["text"] for f in found["findings"] if f["kind"] == "lacking"))
+    check("doctor: advises the fastest that fits", found["advised"] == min((p for p in found["plans"] if p["fits"]), key=lambda p: p["seconds"])["plan"])
+    check("doctor: a plan's evaluations and stated error", plans["live"]["evaluations"] == json.loads((MODEL / "plans/live.json").read_text())["sampler"]["evaluations"]
+          and plans["exact"]["error"] == 0 and plans["fast"]["error"] is None and 0 < plans["live"]["error"] < 1)
+    run = subprocess.run([zoetrope, "generate", "a small red star spins on a grey background", "--model", MODEL, "--plan", "fast", "--frames", "73", "--evaluations", "2", "-o", folder / "m.mp4",
+                          "--json", "-q"], capture_output=True, text=True)
+    peak = json.loads(run.stdout)["peak_rss_bytes"]
+    check("doctor: the memory it foresees is what a run takes, or up to 1.6 times that", peak <= plans["fast"]["memory_bytes"] <= 1.6 * peak, f"{plans['fast']['memory_bytes']} of {peak}")
+    shutil.copytree(MODEL, folder / "cut")
+    weights = folder / "cut/transformer/diffusion_pytorch_model.safetensors"
+    weights.chmod(0o644)
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    (folder / "cut/plans/odd.json").write_text('{"denoiser": {"compute": "f31"}}')
+    code, found = doctor(folder / "cut")
+    check("doctor: a cut file is a problem, named", code == 3 and not found["sound"] and any("transformer" in f["text"] for f in found["findings"] if f["kind"] == "problem"), found)
+    check("doctor: a plan that cannot be read is named", any("odd" in f["text"] and "f31" in f["text"] for f in found["findings"]))
+    code, found = doctor(ROOT / "models/h3-33b", "--size", "256x160", "--frames", 22)
+    check("doctor: configs without weights are no whole model, and still forecast", code == 3 and found["plans"] and found["plans"][0]["memory_bytes"] > 60e9, found)
+    for args, word in ((["--size", "100x100"], "multiple"), (["--size", "wide"], "--size"), (["--frames", "1"], "--frames"), (["--threads", "999"], "--threads")):
+        code, found = doctor(MODEL, *args)
+        check(f"doctor {' '.join(args)}: refused by name", code == 2 and word in found.get("error", ""), found)
 sys.exit(close())

@@ -85,12 +85,11 @@ Plan plan_within(const std::string& text, const std::string& model_folder) {
   if (text.empty() || *end || !(budget >= 0)) fail(ErrorKind::request, "--plan error:{}: wanted a number from 0 up, such as error:0.05", text);
   Plan best;
   double least = 0;
-  std::error_code ec;
-  for (const auto& f : std::filesystem::directory_iterator(model_folder + "/plans", ec)) {
-    if (f.path().extension() != ".json") continue;
-    const Plan p = parse_plan(read_json(f.path().string(), 1 << 20), f.path().string());
+  for (const std::string& name : shipped_plans(model_folder)) {
+    const std::string path = model_folder + "/plans/" + name + ".json";
+    const Plan p = parse_plan(read_json(path, 1 << 20), path);
     if (p.measured.is_null()) continue;
-    const JsonView measured(p.measured, f.path().string() + ": measured"), error = measured.child("error");
+    const JsonView measured(p.measured, path + ": measured"), error = measured.child("error");
     const double seconds = measured.number("seconds_per_second", 0, 1e12);
     double largest = std::max(error.number("latents", 0, 1e12), error.number("audio_latents", 0, 1e12));
     for (const char* decoded : {"frames", "sound"}) largest = std::max(largest, error.number(decoded, 0, 1e12, 0));
@@ -101,6 +100,15 @@ Plan plan_within(const std::string& text, const std::string& model_folder) {
 }
 
 }  // namespace
+
+std::vector<std::string> shipped_plans(const std::string& model_folder) {
+  std::vector<std::string> names;
+  std::error_code ec;
+  for (const auto& f : std::filesystem::directory_iterator(model_folder + "/plans", ec))
+    if (f.path().extension() == ".json") names.push_back(f.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 Plan exact_plan() { return {}; }
 

@@ -2,6 +2,7 @@
 // The plan: every choice that trades exactness for speed, one section per part of the model. The optimizer writes such files;
 // everything else only reads them. `exact` is a plan: the accuracy of float32 throughout.
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "kernels/compute.h"
@@ -44,5 +45,7 @@ Plan fast_plan();
 // Errors (kind request): no such plan or file, an unknown key, a value out of range.
 Plan read_plan(const std::string& name_or_path, const std::string& model_folder = "");
 Json plan_to_json(const Plan& plan);
+// Names of the plans that come with a model, sorted; none if it has none.
+std::vector<std::string> shipped_plans(const std::string& model_folder);
 
 }  // namespace zt

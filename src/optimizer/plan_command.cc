@@ -11,26 +11,6 @@ namespace zt {
 
 namespace {
 
-// WIDTHxHEIGHT, or the canvas that the model's index (or the release) gives a 16:9 clip.
-void set_size(const PlanCommandOptions& o, const ModelDims& m, ClipShape& c) {
-  if (!o.size.empty()) {
-    int end = 0;
-    long long w = 0, h = 0;
-    if (std::sscanf(o.size.c_str(), "%lldx%lld%n", &w, &h, &end) != 2 || end != static_cast<int>(o.size.size()) || w < 1 || h < 1 || w > 65536 || h > 65536)
-      fail(ErrorKind::request, "--size is \"{}\", wanted WIDTHxHEIGHT, up to 65536 each", o.size);
-    c.width = w, c.height = h;
-    return;
-  }
-  h3::PipelineConfig config;
-  const std::string index = o.model + "/modular_model_index.json";
-  if (std::filesystem::exists(index)) {
-    const Json json = read_json(index);
-    h3::apply_config(JsonView(json, index), config, false);
-  }
-  const h3::Canvas canvas = h3::resolve_canvas(16, 9, {m.video.spatial_ratio() * m.dit.patch_w, config.canvas_short_edge, config.canvas_max_pixels});
-  c.width = canvas.width, c.height = canvas.height;
-}
-
 void check_range(const char* option, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high) fail(ErrorKind::request, "{} is {}; wanted {} to {}", option, value, low, high);
 }
@@ -79,6 +59,25 @@ void print(const ClipShape& c, const Hardware& h, const PredictOptions& po, cons
 
 }  // namespace
 
+void set_size(const std::string& folder, const std::string& size, const ModelDims& m, ClipShape& c) {
+  if (!size.empty()) {
+    int end = 0;
+    long long w = 0, h = 0;
+    if (std::sscanf(size.c_str(), "%lldx%lld%n", &w, &h, &end) != 2 || end != static_cast<int>(size.size()) || w < 1 || h < 1 || w > 65536 || h > 65536)
+      fail(ErrorKind::request, "--size is \"{}\", wanted WIDTHxHEIGHT, up to 65536 each", size);
+    c.width = w, c.height = h;
+    return;
+  }
+  h3::PipelineConfig config;
+  const std::string index = folder + "/modular_model_index.json";
+  if (std::filesystem::exists(index)) {
+    const Json json = read_json(index);
+    h3::apply_config(JsonView(json, index), config, false);
+  }
+  const h3::Canvas canvas = h3::resolve_canvas(16, 9, {m.video.spatial_ratio() * m.dit.patch_w, config.canvas_short_edge, config.canvas_max_pixels});
+  c.width = canvas.width, c.height = canvas.height;
+}
+
 int run_plan_command(const PlanCommandOptions& o) {
   check_range("--ranks", o.ranks, 1, 8);
   check_range("--frames", o.frames, 5, 100000);
@@ -88,7 +87,7 @@ int run_plan_command(const PlanCommandOptions& o) {
   const ModelDims m = read_model_dims(o.model);
   ClipShape clip;
   clip.frames = o.frames, clip.evaluations = o.evaluations, clip.text_rows = o.text_rows;
-  set_size(o, m, clip);
+  set_size(o.model, o.size, m, clip);
   clip = resolve_clip(m, clip);
   const Plan plan = read_plan(o.plan, o.model);
   PredictOptions po = options_of(plan);

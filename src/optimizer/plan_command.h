@@ -12,6 +12,10 @@ struct PlanCommandOptions {
   bool json = false;
 };
 
+// Width and height of a clip from WIDTHxHEIGHT; empty: the canvas that the model's index (or the release) gives a 16:9 clip.
+// Errors (kind request): another form, a size out of range.
+void set_size(const std::string& model_folder, const std::string& size, const ModelDims& model, ClipShape& clip);
+
 // Prints the prediction on standard output. Errors: request, model.
 int run_plan_command(const PlanCommandOptions& options);
 

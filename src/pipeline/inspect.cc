@@ -1,11 +1,16 @@
 #include "pipeline/inspect.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "models/minimax_h3/audio_vae_config.h"
 #include "models/minimax_h3/dit.h"
+#include "models/minimax_h3/layout.h"
 #include "models/minimax_h3/video_vae_config.h"
 #include "models/qwen3_vl/config.h"
 #include "models/qwen3_vl/processor.h"
@@ -167,6 +172,17 @@ ModelReport inspect_model(const std::string& folder, bool verify) {
     return Dims{{"patch_size", std::to_string(c.patch_size)}, {"image_min_pixels", std::to_string(c.image_min_pixels)}};
   });
   return report;
+}
+
+int64_t working_bytes(int64_t rows, int64_t hidden_size, int64_t width, int64_t height) {
+  return rows * hidden_size * 68 + h3::kFramesPerChunk * width * height * 80;
+}
+
+int64_t machine_bytes() {
+  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  std::ifstream cgroup("/sys/fs/cgroup/memory.max");
+  if (int64_t limit = 0; cgroup >> limit) bytes = std::min(bytes, limit);
+  return bytes;
 }
 
 }  // namespace zt

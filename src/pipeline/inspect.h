@@ -33,4 +33,11 @@ struct ModelReport {
 // Errors (kind model): not a model folder at all.
 ModelReport inspect_model(const std::string& folder, bool verify);
 
+// Bytes beside the weights that a clip needs at its fullest: about 17 rows of the hidden width in float32 live at once in a block of the
+// denoiser; the video decoder works on a chunk of 17 frames. The server prices requests by it, doctor forecasts with it.
+int64_t working_bytes(int64_t rows, int64_t hidden_size, int64_t width, int64_t height);
+
+// Memory that this process may use: the machine's, or its control group's limit.
+int64_t machine_bytes();
+
 }  // namespace zt

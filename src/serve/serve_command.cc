@@ -66,13 +66,6 @@ void bind(CLI::App* app, ServeOptions& o) {
   app->add_flag("--access-log", o.service.access_log, "one JSON line on stderr for each request, without prompts");
 }
 
-int64_t machine_bytes() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  std::ifstream cgroup("/sys/fs/cgroup/memory.max");
-  if (int64_t limit = 0; cgroup >> limit) bytes = std::min(bytes, limit);
-  return bytes;
-}
-
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 struct Cost {

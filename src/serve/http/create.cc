@@ -8,6 +8,7 @@
 
 #include "models/minimax_h3/layout.h"
 #include "pipeline/channel.h"
+#include "pipeline/inspect.h"
 #include "serve/http/media_inputs.h"
 #include "serve/http/service.h"
 
@@ -102,8 +103,7 @@ Price Pricer::price(const zt::Request& request, const Geometry& g) const {
   for (const Reference& r : request.references)
     p.rows += std::holds_alternative<Picture>(r) ? 2 * canvas : std::holds_alternative<Clip>(r) ? frames * canvas * 2 : 2 * h3::audio_latents(g.num_frames);
   p.evaluations = (request.grid_points - 1) * segments;
-  // Rows in float32: about 17 of the hidden width each live at once in a block; the video decoder works on a chunk of 17 frames.
-  p.bytes = weight_bytes_ + p.rows * hidden_ * 68 + h3::kFramesPerChunk * g.width * g.height * 80;
+  p.bytes = weight_bytes_ + working_bytes(p.rows, hidden_, g.width, g.height);
   const std::lock_guard lock(mutex_);
   p.seconds = per_row_evaluation_ * static_cast<double>(p.rows) * static_cast<double>(p.evaluations);
   return p;
