@@ -1,34 +1,15 @@
+#include "formats/safetensors_write.h"
+
 #include <openssl/evp.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <set>
 
 #include "base/json.h"
-#include "formats/safetensors.h"
 
 namespace zt {
 
 namespace {
-
-// Removes the half-written file unless it was renamed into place.
-struct TemporaryFile {
-  std::string path;
-  std::FILE* file = nullptr;
-  ~TemporaryFile() {
-    if (file) std::fclose(file);
-    if (!path.empty()) std::remove(path.c_str());
-  }
-};
-
-void write(TemporaryFile& t, const void* data, size_t bytes, const std::string& path) {
-  if (bytes && std::fwrite(data, 1, bytes, t.file) != bytes)
-    fail(ErrorKind::request, "{}: cannot write: {}; free some space or choose another place", path, std::strerror(errno));
-}
 
 std::string header_of(const std::vector<const NamedView*>& order, const StringMap& metadata, const std::string& path) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
@@ -48,29 +29,45 @@ std::string header_of(const std::vector<const NamedView*>& order, const StringMa
 
 }  // namespace
 
-void save_safetensors(const std::string& path, const std::vector<NamedView>& tensors, const StringMap& metadata) {
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<NamedView>& tensors, const StringMap& metadata) : file_(path) {
   std::vector<const NamedView*> order;
-  for (const NamedView& t : tensors) order.push_back(&t);
+  for (const NamedView& t : tensors) order.push_back(&t), left_.push_back(t.view.bytes());
   std::stable_sort(order.begin(), order.end(),
                    [](const NamedView* a, const NamedView* b) { return dtype_bytes(a->view.dtype) > dtype_bytes(b->view.dtype); });
-  std::string header = header_of(order, metadata, path);
-
-  TemporaryFile t;
-  std::string temporary = fmt::format("{}.tmp{}", path, getpid());
-  t.file = std::fopen(temporary.c_str(), "wb");
-  if (!t.file) fail(ErrorKind::request, "{}: cannot write: {}; choose another place", path, std::strerror(errno));
-  t.path = temporary;
+  const std::string header = header_of(order, metadata, path);
   unsigned char length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(static_cast<uint64_t>(header.size()) >> (8 * i));
-  write(t, length, 8, path);
-  write(t, header.data(), header.size(), path);
-  for (const NamedView* v : order) write(t, v->view.data, static_cast<size_t>(v->view.bytes()), path);
-  int closed = std::fclose(t.file);
-  t.file = nullptr;
-  if (closed != 0) fail(ErrorKind::request, "{}: cannot write: {}; free some space or choose another place", path, std::strerror(errno));
-  if (std::rename(temporary.c_str(), path.c_str()) != 0)
-    fail(ErrorKind::request, "{}: cannot be replaced: {}; choose another place", path, std::strerror(errno));
-  t.path.clear();
+  file_.write(length, 8);
+  file_.write(header.data(), header.size());
+  at_.resize(tensors.size());
+  int64_t at = 8 + static_cast<int64_t>(header.size());
+  for (const NamedView* t : order) at_[static_cast<size_t>(t - tensors.data())] = at, at += t->view.bytes();
+}
+
+void SafetensorsWriter::begin(size_t tensor) {
+  current_ = tensor;
+  file_.seek(at_[tensor]);
+}
+
+void SafetensorsWriter::write(const void* data, size_t bytes) {
+  if (static_cast<int64_t>(bytes) > left_[current_]) fail(ErrorKind::internal, "{}: more bytes than tensor {} has", file_.path(), current_);
+  left_[current_] -= static_cast<int64_t>(bytes);
+  file_.write(data, bytes);
+}
+
+void SafetensorsWriter::commit() {
+  for (int64_t left : left_)
+    if (left) fail(ErrorKind::internal, "{}: {} bytes of a tensor were not written", file_.path(), left);
+  file_.commit();
+}
+
+void save_safetensors(const std::string& path, const std::vector<NamedView>& tensors, const StringMap& metadata) {
+  SafetensorsWriter writer(path, tensors, metadata);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    writer.begin(i);
+    writer.write(tensors[i].view.data, static_cast<size_t>(tensors[i].view.bytes()));
+  }
+  writer.commit();
 }
 
 std::string sha256(std::string_view bytes) {

@@ -51,6 +51,11 @@ float element_value(BlockFormat f, uint8_t code) {
   return code >> (l.bits - 1) & 1 ? -value : value;
 }
 
+uint8_t element_code(BlockFormat f, float x) {
+  const Layout& l = layout(f);
+  return static_cast<uint8_t>(magnitude_code(l, std::abs(x)) | (std::signbit(x) ? 1 << (l.bits - 1) : 0));
+}
+
 void encode_block(BlockFormat f, const float* x, uint8_t* scale, uint8_t* codes) {
   const Layout& l = layout(f);
   float top = 0;
@@ -62,7 +67,7 @@ void encode_block(BlockFormat f, const float* x, uint8_t* scale, uint8_t* codes)
     if (f == BlockFormat::mxint8) {
       codes[i] = static_cast<uint8_t>(static_cast<int8_t>(std::clamp(std::nearbyint(q * 64), -127.0f, 127.0f)));
     } else {
-      codes[i] = static_cast<uint8_t>(magnitude_code(l, std::abs(q)) | (std::signbit(x[i]) ? 1 << (l.bits - 1) : 0));
+      codes[i] = element_code(f, q);
     }
   }
 }

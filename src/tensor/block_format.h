@@ -15,6 +15,8 @@ float max_element(BlockFormat f);                       // 448, 7.5, 28, 6, 127 
 // The value of an element's code (low element_bits), without the scale; NaN for the codes that e4m3 keeps for it.
 // Every value of every format is exactly a bf16, and so is its product with a scale that encode_block gives.
 float element_value(BlockFormat f, uint8_t code);
+// Code of the element nearest to a finite x, ties to even, saturated; of a format of floats (not mxint8).
+uint8_t element_code(BlockFormat f, float x);
 
 // Codes of 32 finite values, one in each byte. The scale is the power of two of the specification, 6.3: that of the greatest magnitude over
 // that of the greatest element; kept within 2^-100 .. 2^100. Elements round to nearest, ties to even, and saturate.
