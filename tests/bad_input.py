@@ -341,6 +341,34 @@ def output_cases():
     case("noise: NaN", bad, r"noise_video.*(NaN|nan|finite)", setup=noise_file(lambda t: t["noise_video"].__setitem__((0, 0, 0, 0, 0), np.nan)), args=["--noise", "{d}/n.safetensors"])
 
 
+def quantize_cases():
+    def q(name, code, message, args, **more):
+        case("quantize: " + name, code, message, base=False, output=None, args=["quantize", *args], **more)
+
+    out = ["-o", "{d}/q"]
+    q("unknown type", REQUEST, "Q9_9.*Q8_0", ["{d}/model", *out, "--type", "Q9_9"])
+    q("no type", REQUEST, "--type", ["{d}/model", *out])
+    q("no output", REQUEST, "--output", ["{d}/model", "--type", "Q8_0"])
+    q("no such model", MODEL, "none", ["{d}/none", *out, "--type", "Q8_0"])
+    q("a file for a model", MODEL, "config.json", ["{d}/config.json", *out, "--type", "Q8_0"])
+    q("same in and out", REQUEST, "model.*already", ["{d}/model", "-o", "{d}/model", "--type", "Q8_0"])
+    q("output there", REQUEST, "q.*already", ["{d}/model", *out, "--type", "Q8_0"], setup=lambda d: (d / "q").mkdir())
+    q("output a link to nothing", REQUEST, "q.*already", ["{d}/model", *out, "--type", "Q8_0"], setup=lambda d: (d / "q").symlink_to("nothing"))
+    q("output without a parent", REQUEST, "none.*make it first", ["{d}/model", "-o", "{d}/none/q", "--type", "Q8_0"])
+    q("output's parent cannot be written", REQUEST, "/proc/q", ["{d}/model", "-o", "/proc/q", "--type", "Q8_0"])
+    q("output in the model", REQUEST, "lies in the model", ["{d}/model", "-o", "{d}/model/q", "--type", "Q8_0"])
+    q("output empty", REQUEST, "name of a folder", ["{d}/model", "-o", "", "--type", "Q8_0"])
+    q("output a folder above", REQUEST, "already", ["{d}/model", "-o", "{d}/..", "--type", "Q8_0"])
+    q("another is at work", REQUEST, r"\.q\.part", ["{d}/model", *out, "--type", "Q8_0"], setup=lambda d: (d / ".q.part").mkdir())
+    q("a component that cannot be", REQUEST, "vae.*text_encoder", ["{d}/model", *out, "--type", "Q8_0", "--component", "vae"])
+    q("a component that is not there", REQUEST, "transformer_ref", ["{d}/model", *out, "--type", "Q8_0", "--component", "transformer_ref"],
+      setup=lambda d: shutil.rmtree(d / "model/transformer_ref"))
+    q("weights cut short", MODEL, "diffusion_pytorch_model", ["{d}/model", *out, "--type", "Q8_0"], setup=edit("transformer/diffusion_pytorch_model.safetensors", lambda b: b[:-9]))
+    q("weights of another config", MODEL, "transformer", ["{d}/model", *out, "--type", "fp8"], setup=set_key("transformer/config.json", "num_layers", 7))
+    q("a link that leads back", REQUEST, "link", ["{d}/model", *out, "--type", "Q8_0"], setup=lambda d: (d / "model/up").symlink_to(d / "model"))
+    q("disk full", REQUEST, "write|copied", ["{d}/model", *out, "--type", "F32"], limit=100000)
+
+
 def media_cases():
     def first(name, code, message, setup, file):
         case(f"frame: {name}", code, message, task="fl2va", setup=setup, args=["--first-frame", "{d}/" + file])
@@ -457,7 +485,7 @@ def main():
     exe = str(Path(sys.argv[1]).resolve())
     part = sys.argv[sys.argv.index("-k") + 1] if "-k" in sys.argv else ""
     config = json.loads((GOLDEN / "cases.json").read_text())["config"]
-    for group in (model_cases, config_cases, prompt_cases, option_cases, output_cases, media_cases):
+    for group in (model_cases, config_cases, prompt_cases, option_cases, output_cases, quantize_cases, media_cases):
         group()
 
     def one(c):

@@ -121,6 +121,10 @@ def checkpoints():
     return script("checkpoints", [sys.executable, ROOT / "tests/checkpoints.py", ZOETROPE], 900)
 
 
+def rewritten():
+    return script("rewritten", [sys.executable, ROOT / "tests/rewritten.py", ZOETROPE], 900)
+
+
 def bad_input():
     return script("bad_input", [sys.executable, ROOT / "tests/bad_input.py", ZOETROPE], 900)
 
@@ -200,7 +204,7 @@ def fuzz():
     return passed, failed, lines
 
 
-SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, checkpoints=checkpoints, bad_input=bad_input, contracts=contracts, plans=plans, predictor=predictor, nano=nano, faults=faults,
+SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, checkpoints=checkpoints, rewritten=rewritten, bad_input=bad_input, contracts=contracts, plans=plans, predictor=predictor, nano=nano, faults=faults,
               server=server, live=live, studio=studio, sanitize=sanitize, fuzz=fuzz)
 
 

@@ -108,17 +108,21 @@ Binding bind_tensors(const WeightFiles& files, const TensorSpecs& specs) {
   return out;
 }
 
+void check_binding(const Binding& b, const TensorSpecs& specs, const std::string& component) {
+  if (!b.misfits.empty()) fail(ErrorKind::model, "{}; the weights and config.json of {} belong to different models", b.misfits[0], component);
+  if (!b.missing.empty())
+    fail(ErrorKind::model, "{}: {} of {} tensors are missing: {}; the checkpoint is incomplete or of another kind", component, b.missing.size(), specs.size(),
+         some(b.missing));
+  if (!b.unexpected.empty())
+    fail(ErrorKind::model, "{}: {} tensors that the model does not have: {}; the config does not match the weights", component, b.unexpected.size(),
+         some(b.unexpected));
+}
+
 Weights::Weights(WeightFiles files, TensorSpecs specs, std::string component, const WeightEdits* edits)
     : files_(std::make_unique<WeightFiles>(std::move(files))), specs_(std::move(specs)), component_(std::move(component)), edits_(edits) {
   Binding b = bind_tensors(*files_, specs_);
   for (size_t i = 0; i < specs_.size(); ++i) index_.emplace(specs_[i].name, i);
-  if (!b.misfits.empty()) fail(ErrorKind::model, "{}; the weights and config.json of {} belong to different models", b.misfits[0], component_);
-  if (!b.missing.empty())
-    fail(ErrorKind::model, "{}: {} of {} tensors are missing: {}; the checkpoint is incomplete or of another kind", component_, b.missing.size(),
-         specs_.size(), some(b.missing));
-  if (!b.unexpected.empty())
-    fail(ErrorKind::model, "{}: {} tensors that the model does not have: {}; the config does not match the weights", component_,
-         b.unexpected.size(), some(b.unexpected));
+  check_binding(b, specs_, component_);
   bound_ = std::move(b.tensors);
 }
 

@@ -63,6 +63,8 @@ struct Binding {
   std::vector<std::string> misfits;      // messages: another shape, or no type that can be read
 };
 Binding bind_tensors(const WeightFiles& files, const TensorSpecs& specs);
+// Errors (kind model) if anything is missing, misfits or is unexpected; each names file, tensor, found and wanted.
+void check_binding(const Binding& b, const TensorSpecs& specs, const std::string& component);
 
 // What is added to tensors of the table when they are read: adapters of the request.
 class WeightEdits {

@@ -2,6 +2,7 @@
 // The subcommands of the program. Each adds itself to the parser and, when chosen, returns an exit code.
 #include <CLI/CLI.hpp>
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -21,9 +22,13 @@ Command key_command(CLI::App& root);
 Command worker_command(CLI::App& root);
 Command jobs_command(CLI::App& root);
 Command compare_command(CLI::App& root);
+Command quantize_command(CLI::App& root);
 
 // The arguments as CLI11 parses them (the last first). "--key=" becomes an empty value; CLI11 2.1 would take the next argument for it.
 std::vector<std::string> command_line(int argc, char** argv);
+
+// True once Ctrl-C or SIGTERM came, from this call on; the second one ends the program at once.
+const std::atomic<bool>& catch_interrupts();
 
 // Runs `body`; an Error becomes "zoetrope: message" on stderr and its exit code, Cancelled 130.
 int report_errors(const std::function<int()>& body);

@@ -99,16 +99,12 @@ void bind_options(CLI::App* app, GenerateOptions& o) {
 }
 
 int run_generate(const GenerateOptions& o) {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);   // a second Ctrl-C ends the program at once
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  const std::atomic<bool>& interrupted = catch_interrupts();
   JobReport report;
   {
     Progress progress(o.quiet);
     Hooks hooks;
-    hooks.cancel = &g_interrupted;
+    hooks.cancel = &interrupted;
     hooks.progress = [&](Stage s, int64_t done, int64_t total) { progress.update(s, done, total); };
     report = run_job(o, resolve_model_folder(o.model), hooks);
   }
@@ -130,6 +126,15 @@ std::vector<std::string> command_line(int argc, char** argv) {
   }
   std::reverse(out.begin(), out.end());
   return out;
+}
+
+const std::atomic<bool>& catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  return g_interrupted;
 }
 
 int report_errors(const std::function<int()>& body) {

@@ -1,0 +1,209 @@
+#include "pipeline/quantize.h"
+
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include "formats/gguf_write.h"
+#include "formats/safetensors_write.h"
+#include "models/minimax_h3/dit.h"
+#include "models/minimax_h3/model_index.h"
+#include "models/qwen3_vl/config.h"
+#include "tensor/block_format.h"
+
+namespace zt {
+
+namespace {
+
+constexpr int64_t kChunk = 1 << 20;      // values in memory, or one row
+constexpr BlockFormat kFp8 = BlockFormat::mxfp8_e4m3;
+constexpr std::string_view kFp8Note = R"({"format": "float8_e4m3fn"})";
+constexpr const char* kPrefix = "model.diffusion_model.";   // tells a single file from released shards whatever lies beside it
+
+// f(first row, rows, values) over the tensor, finite values only.
+void for_each_chunk(const SpelledTensor& t, const std::atomic<bool>& cancel, const std::function<void(int64_t, int64_t, const std::vector<float>&)>& f) {
+  const int64_t width = t.row_values(), some = std::max<int64_t>(1, kChunk / std::max<int64_t>(1, width));
+  std::vector<float> x;
+  for (int64_t r = 0; r < t.rows() && width; r += some) {
+    if (cancel) throw Cancelled();
+    const int64_t n = std::min(some, t.rows() - r);
+    x.resize(static_cast<size_t>(n * width));
+    t.read(r, n, x.data());
+    for (float v : x)
+      if (!std::isfinite(v)) fail(ErrorKind::model, "{}: tensor {} holds {}, wanted finite numbers", *t.runs[0].from.stored->file, t.name, v);
+    f(r, n, x);
+  }
+}
+
+// Sums of what the file will say against what the source says.
+struct Difference {
+  double error = 0, norm = 0, top = 0;
+  void add(const std::vector<float>& want, const std::vector<float>& got) {
+    for (size_t i = 0; i < want.size(); ++i) {
+      const double d = static_cast<double>(got[i]) - want[i];
+      error += d * d, norm += static_cast<double>(want[i]) * want[i], top = std::max(top, std::abs(d));
+    }
+  }
+  void store(QuantizedTensor& q, const std::string& type) const {
+    if (!std::isfinite(top)) fail(ErrorKind::request, "tensor {} holds values that {} cannot; choose BF16 or another --type", q.name, type);
+    q.relative_l2 = norm > 0 ? std::sqrt(error / norm) : std::sqrt(error), q.max_abs = top;
+  }
+};
+
+GgufType plain_type(DType d) { return d == DType::bf16 ? GgufType::bf16 : d == DType::f16 ? GgufType::f16 : GgufType::f32; }
+
+// Why a tensor keeps its type; "" if it does not.
+std::string kept_because(const SpelledTensor& t, int64_t block) {
+  if (t.use == TensorSpec::Use::island) return "computed in float32";
+  if (t.use != TensorSpec::Use::matrix) return "vector, norm or table";
+  if (t.shape.size() != 2) return "no matrix";
+  return t.shape[1] % block ? fmt::format("rows of {} are no whole blocks", t.shape[1]) : "";
+}
+
+struct Source {
+  WeightFiles files;
+  TensorSpecs specs;
+  std::vector<SpelledTensor> tensors;
+};
+
+// A unique_ptr: the tensors point into the files.
+std::unique_ptr<Source> open_source(const std::string& model, const std::string& component, int64_t& left_out) {
+  const std::string folder = model + "/" + component;
+  const h3::ModelIndex index = h3::read_model_index(model);
+  auto s = std::make_unique<Source>(Source{open_checkpoint(folder), {}, {}});
+  const bool text = component == "text_encoder";
+  s->specs = text ? qwen3_vl::tensor_specs(qwen3_vl::read_config(folder + "/config.json"), index.config.text_encoder_layer)
+                  : h3::dit_tensor_specs(h3::read_dit_config(folder, s->files));
+  const Binding binding = bind_tensors(s->files, s->specs);
+  check_binding(binding, s->specs, folder);
+  for (SpelledTensor& t : spell(s->specs, binding, text ? Spelling::ours : Spelling::stacked))
+    if (t.use == TensorSpec::Use::dead) ++left_out;
+    else s->tensors.push_back(std::move(t));
+  return s;
+}
+
+void write_gguf(const Source& s, GgufType type, const std::string& path, QuantizeReport& report, const std::atomic<bool>& cancel,
+                const std::function<void(const QuantizedTensor&)>& done) {
+  std::vector<GgufPlanned> planned;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const SpelledTensor& t : s.tensors) {
+    const bool coded = kept_because(t, gguf_block_values(type)).empty();
+    Shape shape = t.shape;
+    if (shape.size() > 4) shape = {t.rows(), t.row_values()}, shapes["comfy.gguf.orig_shape." + t.name] = t.shape;   // the format's limit
+    planned.push_back({t.name, coded ? type : plain_type(t.dtype), shape});
+  }
+  const bool text = report.component == "text_encoder";
+  GgufWriter writer(path, planned, {{"general.architecture", text ? "qwen3vl" : "wan"}}, shapes);   // the names that readers of these files look for
+  for (size_t i = 0; i < s.tensors.size(); ++i) {
+    const SpelledTensor& t = s.tensors[i];
+    const GgufPlanned& p = planned[i];
+    QuantizedTensor q{t.name, t.shape, std::string(dtype_name(t.dtype)), std::string(gguf_type_name(p.type)), kept_because(t, gguf_block_values(type)), 0, 0, p.bytes()};
+    Difference difference;
+    std::vector<char> codes;
+    std::vector<float> back;
+    for_each_chunk(t, cancel, [&](int64_t, int64_t, const std::vector<float>& x) {
+      const auto n = static_cast<int64_t>(x.size());
+      codes.resize(static_cast<size_t>(n / gguf_block_values(p.type) * gguf_block_bytes(p.type)));
+      back.resize(x.size());
+      gguf_encode(p.type, x.data(), n, codes.data());
+      gguf_decode(p.type, codes.data(), n, back.data());
+      difference.add(x, back);
+      writer.write(codes.data(), codes.size());
+    });
+    difference.store(q, q.type);
+    t.release_pages(s.files);
+    done(q);
+    report.tensors.push_back(std::move(q));
+  }
+  writer.commit();
+}
+
+// The places of a quantised tensor in the file: its codes, their scale, and what names the format.
+struct Fp8Places { size_t codes, scale = 0, note = 0; };
+
+void write_fp8(const Source& s, const std::string& path, QuantizeReport& report, const std::atomic<bool>& cancel,
+               const std::function<void(const QuantizedTensor&)>& done) {
+  const std::string prefix = report.component == "text_encoder" ? "" : kPrefix;
+  std::vector<NamedView> planned;
+  std::vector<Fp8Places> places;
+  for (const SpelledTensor& t : s.tensors) {
+    const bool coded = kept_because(t, 1).empty();
+    places.push_back({planned.size()});
+    planned.push_back({prefix + t.name, {nullptr, coded ? DType::f8_e4m3 : t.dtype, t.shape}});
+    if (!coded) continue;
+    const std::string layer = prefix + t.name.substr(0, t.name.size() - std::string_view(".weight").size());
+    places.back().scale = planned.size();
+    planned.push_back({layer + ".weight_scale", {nullptr, DType::f32, {}}});
+    places.back().note = planned.size();
+    planned.push_back({layer + ".comfy_quant", {nullptr, DType::u8, {static_cast<int64_t>(kFp8Note.size())}}});
+  }
+  std::array<float, 256> values;
+  for (size_t c = 0; c < values.size(); ++c) values[c] = element_value(kFp8, static_cast<uint8_t>(c));
+  SafetensorsWriter writer(path, planned);
+  for (size_t i = 0; i < s.tensors.size(); ++i) {
+    const SpelledTensor& t = s.tensors[i];
+    const DType dtype = planned[places[i].codes].view.dtype;
+    const bool coded = dtype == DType::f8_e4m3;
+    QuantizedTensor q{t.name, t.shape, std::string(dtype_name(t.dtype)), std::string(dtype_name(dtype)), kept_because(t, 1), 0, 0, planned[places[i].codes].view.bytes()};
+    float scale = 1;
+    if (coded) {
+      float top = 0;
+      for_each_chunk(t, cancel, [&top](int64_t, int64_t, const std::vector<float>& x) {
+        for (float v : x) top = std::max(top, std::abs(v));
+      });
+      scale = top > 0 ? top / max_element(kFp8) : 1;
+      writer.begin(places[i].scale), writer.write(&scale, sizeof scale);
+      writer.begin(places[i].note), writer.write(kFp8Note.data(), kFp8Note.size());
+    }
+    Difference difference;
+    std::vector<char> codes;
+    std::vector<float> back;
+    writer.begin(places[i].codes);
+    for_each_chunk(t, cancel, [&](int64_t, int64_t, const std::vector<float>& x) {
+      codes.resize(x.size() * static_cast<size_t>(dtype_bytes(dtype)));
+      back.resize(x.size());
+      if (coded) {
+        for (size_t k = 0; k < x.size(); ++k) {
+          const uint8_t code = element_code(kFp8, x[k] / scale);
+          codes[k] = static_cast<char>(code), back[k] = values[code] * scale;
+        }
+      } else {
+        gguf_encode(plain_type(dtype), x.data(), static_cast<int64_t>(x.size()), codes.data());
+        back = x;
+      }
+      difference.add(x, back);
+      writer.write(codes.data(), codes.size());
+    });
+    difference.store(q, q.type);
+    t.release_pages(s.files);
+    done(q);
+    report.tensors.push_back(std::move(q));
+  }
+  writer.commit();
+}
+
+}  // namespace
+
+std::vector<std::string> quantize_types() { return {"F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "fp8"}; }
+
+QuantizeReport quantize_component(const std::string& model, const std::string& component, const std::string& type, const std::string& out,
+                                  const std::atomic<bool>& cancel, const std::function<void(const QuantizedTensor&)>& done) {
+  QuantizeReport report;
+  report.component = component;
+  const auto source = open_source(model, component, report.left_out);
+  report.bytes_before = source->files.total_bytes();
+  GgufType gguf{};
+  if (type == "fp8") {
+    report.file = component + "-fp8_scaled.safetensors";
+    write_fp8(*source, out + "/" + report.file, report, cancel, done);
+  } else if (gguf_writable(type, gguf)) {
+    report.file = fmt::format("{}-{}.gguf", component, type);
+    write_gguf(*source, gguf, out + "/" + report.file, report, cancel, done);
+  } else {
+    fail(ErrorKind::request, "--type {}: found no such type, wanted one of {}", type, fmt::join(quantize_types(), ", "));
+  }
+  for (const QuantizedTensor& t : report.tensors) report.bytes += t.bytes;
+  return report;
+}
+
+}  // namespace zt

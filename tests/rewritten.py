@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Models that the program writes: each type of `zoetrope quantize` against the package gguf (codes, values, and what a clip is made of), the
+figures of its table, and that a run which is stopped or fails leaves nothing.
+usage: tests/rewritten.py build/zoetrope      (ends with "N passed, N failed")"""
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+import dialects as d
+from counts import check, close
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests/golden/a"
+MODEL = GOLDEN / "model"
+zoetrope = Path(sys.argv[1]).resolve()
+work = Path(tempfile.mkdtemp(prefix="zt_rewritten_"))
+WEIGHTS = "diffusion_pytorch_model.safetensors"
+sd, cfg = d.load(MODEL / "transformer" / WEIGHTS), json.loads((MODEL / "transformer/config.json").read_text())
+heads = cfg["num_attention_heads"]
+stacked = d.original_dit(sd, cfg, False)
+
+
+def program(*args, code=0):
+    r = subprocess.run([zoetrope, *map(str, args)], capture_output=True, text=True, timeout=300)
+    if r.returncode != code:
+        check(f"{' '.join(map(str, args))[:120]}: exit {r.returncode}, wanted {code}", False, r.stderr)
+    return r
+
+
+def trace(folder):
+    """Every tensor of a run, frames and sound included."""
+    config = work / "config.json"
+    config.write_text(json.dumps(json.loads((GOLDEN / "cases.json").read_text())["config"]))
+    out = work / "trace.safetensors"
+    out.unlink(missing_ok=True)
+    program("generate", "a red star", "--model", folder, "--plan", "exact", "--config", config, "--frames", "22", "--size", "32x32", "--steps", "3", "--trace", out,
+            "-o", work / "o.mp4", "-q")
+    return d.load(out) if out.exists() else {}
+
+
+def equal(a, b):
+    return bool(a) and a.keys() == b.keys() and all(a[k][0] == b[k][0] and a[k][1].tobytes() == b[k][1].tobytes() for k in a)
+
+
+def linked(name, component):
+    """The golden model with an empty folder in place of one component."""
+    folder = work / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for p in MODEL.iterdir():
+        if p.name != component:
+            (folder / p.name).symlink_to(p)
+    (folder / component).mkdir()
+    return folder
+
+
+def reference(means):
+    """What the diffusers layout with these values gives."""
+    folder = linked("reference", "transformer")
+    d.save(folder / "transformer" / WEIGHTS, d.diffusers_dit(means, heads))
+    (folder / "transformer/config.json").write_text(json.dumps(cfg))
+    return trace(folder)
+
+
+def figures(what, table, want, got):
+    """The table's errors are those of the values."""
+    worst = 0.0
+    for t in table["tensors"]:
+        a, b = got[t["name"]].astype(np.float64), want[t["name"]].astype(np.float64)
+        l2 = np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-30)
+        worst = max(worst, abs(l2 - t["relative_l2"]), abs(np.abs(a - b).max() - t["max_abs"]))
+    check(f"{what}: the table's errors are those of the file", worst < 1e-9, worst)
+
+
+def quantize(of, *more, name="out"):
+    out = work / f"{name}-{of}"
+    r = program("quantize", MODEL, "-o", out, "--type", of, "--json", *more)
+    return out, json.loads(r.stdout) if r.returncode == 0 else None
+
+
+source = {k: d.widen(t) for k, t in stacked.items()}
+source.pop("rope.inv_freq")      # a file that never had it gets none
+for of in ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0"):
+    out, report = quantize(of)
+    if not report:
+        continue
+    table = next(c for c in report["components"] if c["component"] == "transformer")
+    tensors = {t.name: t for t in gguf.GGUFReader(out / table["file"]).tensors}
+    check(f"{of}: the names of the graph editors", tensors.keys() == source.keys(), tensors.keys() ^ source.keys())
+    kinds = {t["name"]: t for t in table["tensors"]}
+    kind, wrong, got, chosen = gguf.GGMLQuantizationType[of], [], {}, 0
+    for name, t in tensors.items():
+        got[name] = gguf.quants.dequantize(t.data, t.tensor_type).reshape(source[name].shape).astype(np.float32)
+        if "kept" in kinds[name]:
+            wrong += [name] * (got[name].tobytes() != source[name].astype(np.float32).tobytes())
+            continue
+        chosen += 1
+        coded = gguf.quants.quantize(source[name].astype(np.float32), kind)
+        wrong += [name] * (t.tensor_type != kind or coded.tobytes() != t.data.tobytes())
+    check(f"{of}: the codes are those of the package gguf", not wrong, wrong)
+    matrices = [n for n in source if d.QUANTISED.fullmatch(n) and source[n].shape[1] % 32 == 0]
+    check(f"{of}: the matrices of the blocks have the type", chosen >= len(matrices) > 0 and all("kept" not in kinds[n] for n in matrices), (chosen, len(matrices)))
+    check(f"{of}: vectors, heads and embedders keep theirs", all("kept" in t for t in table["tensors"] if len(t["shape"]) < 2 or "patch_proj" in t["name"] or "video_out" in t["name"]))
+    figures(of, table, source, got)
+    check(f"{of}: a clip reads what the package reads", equal(trace(out), reference({k: ("F32", v) for k, v in got.items()})))
+    check(f"{of}: inspect --verify finds it sound", program("inspect", out, "--verify").returncode == 0)
+    check(f"{of}: both transformers", {c["component"] for c in report["components"]} == {"transformer", "transformer_ref"})
+
+out, report = quantize("fp8")
+table = report["components"][0]
+file = d.load(out / table["file"])
+names = {t["name"]: t for t in table["tensors"]}
+wrong, got = [], {}
+for name, w in source.items():
+    t = file["model.diffusion_model." + name]
+    if "kept" in names[name]:
+        got[name] = d.widen(t)
+        wrong += [name] * (got[name].tobytes() != w.astype(np.float32).tobytes())
+        continue
+    scale = file["model.diffusion_model." + name[:-7] + ".weight_scale"][1]
+    got[name] = d.E4M3[t[1]] * np.float32(scale)
+    nearest = np.abs(d.E4M3[d.nearest(w / scale, np.nan_to_num(d.E4M3, nan=1e9))] - w / scale)
+    right = np.array_equal(np.abs(d.E4M3[t[1]] - w / scale), nearest) and scale == np.float32(np.abs(w).max() / np.float32(448))
+    wrong += [] if right else [name]
+check("fp8: each code is the nearest, the scale fits the greatest", not wrong, wrong)
+figures("fp8", table, source, got)
+check("fp8: a clip reads it so", equal(trace(out), reference({k: ("F32", v) for k, v in got.items()})))
+
+# What is not rewritten stays as it is; the text encoder; a quantised model quantised again; released shards.
+rest = [p for p in MODEL.rglob("*") if p.is_file() and not (p.name == WEIGHTS and p.parent.name.startswith("transformer"))]
+same = len(rest) > 10 and all((out / p.relative_to(MODEL)).read_bytes() == p.read_bytes() for p in rest)
+check("all other files are the same bytes", same)
+out, report = quantize("Q8_0", "--component", "text_encoder", name="text-out")
+check("text encoder: Q8_0 runs and the transformer is untouched", bool(trace(out)) and (out / "transformer" / WEIGHTS).read_bytes() == (MODEL / "transformer" / WEIGHTS).read_bytes())
+text = {t.name: t for t in gguf.GGUFReader(out / report["components"][0]["file"]).tensors}
+folder = linked("text", "text_encoder")
+shutil.copy(MODEL / "text_encoder/config.json", folder / "text_encoder")
+old = d.load(MODEL / "text_encoder/model.safetensors")
+d.save(folder / "text_encoder/model.safetensors",
+       {k: ("F32", gguf.quants.dequantize(text[k].data, text[k].tensor_type).reshape(t[1].shape).astype(np.float32)) if k in text else t for k, t in old.items()})
+check("text encoder: a clip reads what the package reads", equal(trace(out), trace(folder)))
+again = work / "again"
+program("quantize", work / "out-Q4_0", "-o", again, "--type", "F32", "--component", "transformer")
+check("a quantised model as F32 gives the same clip", equal(trace(again), trace(work / "out-Q4_0")))
+folder = linked("released", "transformer")
+d.save(folder / "transformer/model.safetensors", d.original_dit(sd, cfg, True))
+(folder / "transformer/config.json").write_text(json.dumps({"_class_name": "MiniMaxH3DiTModel", "hidden_size": cfg["hidden_size"]}))
+for of in ("F32", "fp8"):
+    shutil.rmtree(work / "from-released", ignore_errors=True)
+    program("quantize", folder, "-o", work / "from-released", "--type", of, "--component", "transformer")
+    check(f"released shards, head by head, as {of} give the same clip", equal(trace(work / "from-released"), trace(work / f"out-{of}")))
+
+# A value that the type cannot hold, NaN, and a stop: nothing is left.
+def nothing_left(what, out):
+    check(f"{what}: nothing is left", not out.exists() and not (out.parent / f".{out.name}.part").exists())
+
+
+key = "transformer_blocks.0.attn.to_q.weight"
+for what, value, code in (("F16 cannot hold 1e6", 1e6, 2), ("NaN", np.nan, 3)):
+    folder = linked("bad", "transformer")
+    shutil.copy(MODEL / "transformer/config.json", folder / "transformer")
+    w = d.widen(sd[key]).copy()
+    w[0, 0] = value
+    d.save(folder / "transformer" / WEIGHTS, {**sd, key: ("F32", w)})
+    r = program("quantize", folder, "-o", work / "bad-out", "--type", "F16", code=code)
+    check(f"{what}: the tensor is named", "blocks.0.attn.qkv_proj.weight" in r.stderr, r.stderr)
+    nothing_left(what, work / "bad-out")
+# A table of 2^20 rows, most of it a hole of the file, takes long enough to be met in the middle.
+folder = linked("large", "text_encoder")
+text_config = json.loads((MODEL / "text_encoder/config.json").read_text())
+text_config["text_config"]["vocab_size"] = 1 << 20
+(folder / "text_encoder/config.json").write_text(json.dumps(text_config))
+embed = "model.language_model.embed_tokens.weight"
+width = old[embed][1].shape[1]
+head, at, data = {}, 0, []
+for name, (dtype, a) in old.items():
+    if name not in (embed, "lm_head.weight"):
+        head[name] = {"dtype": dtype, "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
+        data.append(a.tobytes())
+        at += a.nbytes
+head[embed] = {"dtype": "F32", "shape": [1 << 20, width], "data_offsets": [at, at + (width << 22)]}
+raw = json.dumps(head).encode()
+with open(folder / "text_encoder/model.safetensors", "wb") as f:
+    f.write(len(raw).to_bytes(8, "little") + raw + b"".join(data))
+    f.truncate(f.tell() + (width << 22))
+stopped = work / "stopped"
+run = subprocess.Popen([zoetrope, "quantize", folder, "-o", stopped, "--type", "Q8_0", "--component", "text_encoder"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+until = time.time() + 60
+while time.time() < until and run.poll() is None and not list(work.glob(".stopped.part/text_encoder/*.tmp*")):
+    time.sleep(0.001)
+check("a run was met while it wrote", run.poll() is None)
+run.send_signal(signal.SIGINT)
+said = run.communicate(timeout=60)[1]
+check("stopped: exit 130", run.returncode == 130, (run.returncode, said))
+nothing_left("stopped", stopped)
+shutil.rmtree(work)
+sys.exit(close())
