@@ -30,13 +30,11 @@ double stated_error(const Plan& plan) {
   return largest;
 }
 
-// Bytes of prepared weights. Kinds made of several bf16 keep bf16 where the file's values are just that, as the released ones are.
 int64_t weight_bytes(const ModelReport& r, const Plan& plan) {
   int64_t bytes = 0;
   for (const ComponentReport& c : r.components) {
-    if (c.name == "transformer_ref") continue;   // one partition is resident at a time
-    const Compute compute = c.name == "transformer" ? plan.denoiser : c.name == "vae" ? plan.video_decoder : c.name == "audio_vae" ? plan.audio_codec : plan.text_encoder;
-    bytes += compute == Compute::f32 ? c.memory_exact : c.memory_fast;
+    if (c.name == "transformer_ref" && r.index.has_transformer) continue;   // a clip needs one of them
+    bytes += prepared_bytes(c, compute_of(plan, c.name));
   }
   return bytes;
 }

@@ -8,6 +8,9 @@
 #include <fstream>
 #include <functional>
 
+#include "kernels/coded.h"
+#include "kernels/exec.h"
+#include "kernels/ops.h"
 #include "models/minimax_h3/audio_vae_config.h"
 #include "models/minimax_h3/dit.h"
 #include "models/minimax_h3/layout.h"
@@ -59,8 +62,10 @@ void check_component(ComponentReport& c, const std::string& folder, const Weight
     if (dead) {
       c.dead_parameters += n;
     } else {
-      c.memory_exact += 4 * n;
-      c.memory_fast += (s.use == TensorSpec::Use::matrix ? 2 : 4) * n;
+      const bool matrix = s.use == TensorSpec::Use::matrix;
+      (matrix ? c.matrices : c.vectors) += n;
+      const Stored* t = matrix ? files.find(s.name) : nullptr;
+      if (t && t->coding == Stored::Coding::plain && t->bytes.dtype == DType::bf16) c.bf16_matrices += n;
     }
   }
   const Binding bound = bind_tensors(files, specs);
@@ -172,6 +177,19 @@ ModelReport inspect_model(const std::string& folder, bool verify) {
     return Dims{{"patch_size", std::to_string(c.patch_size)}, {"image_min_pixels", std::to_string(c.image_min_pixels)}};
   });
   return report;
+}
+
+int64_t prepared_bytes(const ComponentReport& c, Compute compute) {
+  const int64_t all = c.vectors + c.matrices;
+  if (compute == Compute::f32 || !select_ops().gemm_bf16) return 4 * all;
+  if (compute == Compute::bf16x3) return 4 * all - 2 * c.bf16_matrices;   // a matrix that bf16 does not hold stays float32
+  if (BlockFormat f{}; block_format_of(compute, f)) return 4 * c.vectors + c.matrices * element_bits(f) / 8 + c.matrices / 32;
+  return 4 * c.vectors + 2 * c.matrices;
+}
+
+Compute compute_of(const Plan& plan, const std::string& component) {
+  if (component.starts_with("transformer")) return plan.denoiser;
+  return component == "vae" ? plan.video_decoder : component == "audio_vae" ? plan.audio_codec : plan.text_encoder;
 }
 
 int64_t working_bytes(int64_t rows, int64_t hidden_size, int64_t width, int64_t height) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/minimax_h3/model_index.h"
+#include "nn/plan.h"
 
 namespace zt {
 
@@ -17,7 +18,7 @@ struct ComponentReport {
   int64_t dead_parameters = 0;
   int64_t file_bytes = 0;                                    // of tensors on disk
   std::map<std::string, int64_t> dtypes;                     // tensors of each type
-  int64_t memory_exact = 0, memory_fast = 0;                 // bytes of prepared weights under either plan
+  int64_t vectors = 0, matrices = 0, bf16_matrices = 0;      // parameters that are read; the last: of matrices that the file holds as bf16
   std::vector<std::string> problems;                         // empty: sound
 };
 
@@ -32,6 +33,11 @@ struct ModelReport {
 // Components that cannot be opened or whose tensors do not fit the config are reported as problems, not thrown.
 // Errors (kind model): not a model folder at all.
 ModelReport inspect_model(const std::string& folder, bool verify);
+
+// Bytes of a component's weights, prepared for products of this kind on the machine's instruction set: without bf16 units all are float32.
+int64_t prepared_bytes(const ComponentReport& component, Compute compute);
+// The kind of product that a plan gives the component of this folder name.
+Compute compute_of(const Plan& plan, const std::string& component);
 
 // Bytes beside the weights that a clip needs at its fullest: about 17 rows of the hidden width in float32 live at once in a block of the
 // denoiser; the video decoder works on a chunk of 17 frames. The server prices requests by it, doctor forecasts with it.

@@ -15,6 +15,8 @@ struct InspectOptions {
   bool json = false, verify = false;
 };
 
+int64_t memory(const ComponentReport& c, const Plan& plan) { return prepared_bytes(c, compute_of(plan, c.name)); }
+
 Json to_json(const ModelReport& r, bool verify) {
   Json components = Json::array();
   for (const ComponentReport& c : r.components) {
@@ -28,7 +30,7 @@ Json to_json(const ModelReport& r, bool verify) {
                           {"unused_parameters", c.dead_parameters},
                           {"file_bytes", c.file_bytes},
                           {"dtypes", c.dtypes},
-                          {"memory_bytes", {{"exact", c.memory_exact}, {"fast", c.memory_fast}}},
+                          {"memory_bytes", {{"exact", memory(c, exact_plan())}, {"fast", memory(c, fast_plan())}}},
                           {"problems", c.problems}});
   }
   const h3::PipelineConfig& c = r.index.config;
@@ -61,8 +63,8 @@ void print(const ModelReport& r, bool verify) {
     for (auto& [t, n] : c.dtypes) types += fmt::format("{}{} x{}", types.empty() ? "" : ", ", t, n);
     if (c.tensors)
       text += fmt::format("{:<16} {:>6} {:>8} {:>15} {:>12} {:>12} {:>12}  {}\n", c.name, c.files, c.tensors, c.parameters, mib(c.file_bytes),
-                          mib(c.memory_exact), mib(c.memory_fast), types);
-    parameters += c.parameters, disk += c.file_bytes, exact += c.memory_exact, fast += c.memory_fast;
+                          mib(memory(c, exact_plan())), mib(memory(c, fast_plan())), types);
+    parameters += c.parameters, disk += c.file_bytes, exact += memory(c, exact_plan()), fast += memory(c, fast_plan());
   }
   text += fmt::format("{:<16} {:>6} {:>8} {:>15} {:>12} {:>12} {:>12}  (memory of prepared weights by plan)\n\n", "all", "", "", parameters, mib(disk),
                       mib(exact), mib(fast));

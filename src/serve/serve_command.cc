@@ -75,7 +75,7 @@ struct Cost {
 Cost cost_of(const std::string& model, const Plan& plan) {
   Cost cost;
   for (const ComponentReport& c : inspect_model(model, false).components) {
-    cost.weights += plan.name == "exact" ? c.memory_exact : c.memory_fast;
+    cost.weights += prepared_bytes(c, compute_of(plan, c.name));
     if (!c.name.starts_with("transformer")) continue;
     for (const auto& [key, value] : c.dims)
       if (key == "hidden_size") cost.hidden = std::max<int64_t>(cost.hidden, std::stoll(value));
