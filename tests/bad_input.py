@@ -366,6 +366,20 @@ def quantize_cases():
     q("weights cut short", MODEL, "diffusion_pytorch_model", ["{d}/model", *out, "--type", "Q8_0"], setup=edit("transformer/diffusion_pytorch_model.safetensors", lambda b: b[:-9]))
     q("weights of another config", MODEL, "transformer", ["{d}/model", *out, "--type", "fp8"], setup=set_key("transformer/config.json", "num_layers", 7))
     q("a link that leads back", REQUEST, "link", ["{d}/model", *out, "--type", "Q8_0"], setup=lambda d: (d / "model/up").symlink_to(d / "model"))
+    def c(name, code, message, args, **more):
+        case("convert: " + name, code, message, base=False, output=None, args=["convert", *args], **more)
+
+    c("unknown layout", REQUEST, "sideways.*original", ["{d}/model", *out, "--layout", "sideways"])
+    c("no layout", REQUEST, "--layout", ["{d}/model", *out])
+    c("unknown type", REQUEST, "Q8_0.*BF16", ["{d}/model", *out, "--layout", "single", "--type", "Q8_0"])
+    c("no such model", MODEL, "none", ["{d}/none", *out, "--layout", "single"])
+    c("same in and out", REQUEST, "model.*already", ["{d}/model", "-o", "{d}/model", "--layout", "single"])
+    c("output there", REQUEST, "q.*already", ["{d}/model", *out, "--layout", "single"], setup=lambda d: (d / "q").mkdir())
+    c("output without a parent", REQUEST, "none.*make it first", ["{d}/model", "-o", "{d}/none/q", "--layout", "single"])
+    c("output's parent cannot be written", REQUEST, "/proc/q", ["{d}/model", "-o", "/proc/q", "--layout", "single"])
+    c("weights cut short", MODEL, "diffusion_pytorch_model", ["{d}/model", *out, "--layout", "original"], setup=edit("transformer/diffusion_pytorch_model.safetensors", lambda b: b[:-9]))
+    c("config that is no JSON", MODEL, "config.json", ["{d}/model", *out, "--layout", "original"], setup=edit("transformer/config.json", lambda b: b"{"))
+    c("disk full", REQUEST, "write|copied", ["{d}/model", *out, "--layout", "single"], limit=100000)
     q("disk full", REQUEST, "write|copied", ["{d}/model", *out, "--type", "F32"], limit=100000)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Models that the program writes: each type of `zoetrope quantize` against the package gguf (codes, values, and what a clip is made of), the
-figures of its table, and that a run which is stopped or fails leaves nothing.
+figures of its table; each layout of `zoetrope convert` there and back; and that a run which is stopped or fails leaves nothing.
 usage: tests/rewritten.py build/zoetrope      (ends with "N passed, N failed")"""
 import json
 import shutil
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from PIL import Image
 
 import dialects as d
 from counts import check, close
@@ -35,14 +36,14 @@ def program(*args, code=0):
     return r
 
 
-def trace(folder):
+def trace(folder, *more):
     """Every tensor of a run, frames and sound included."""
     config = work / "config.json"
     config.write_text(json.dumps(json.loads((GOLDEN / "cases.json").read_text())["config"]))
     out = work / "trace.safetensors"
     out.unlink(missing_ok=True)
     program("generate", "a red star", "--model", folder, "--plan", "exact", "--config", config, "--frames", "22", "--size", "32x32", "--steps", "3", "--trace", out,
-            "-o", work / "o.mp4", "-q")
+            "-o", work / "o.mp4", "-q", *more)
     return d.load(out) if out.exists() else {}
 
 
@@ -157,6 +158,63 @@ for of in ("F32", "fp8"):
     shutil.rmtree(work / "from-released", ignore_errors=True)
     program("quantize", folder, "-o", work / "from-released", "--type", of, "--component", "transformer")
     check(f"released shards, head by head, as {of} give the same clip", equal(trace(work / "from-released"), trace(work / f"out-{of}")))
+
+# zoetrope convert: what each layout holds, there and back to the same bytes, and the same clip from each.
+def convert(model, layout, name, *more):
+    shutil.rmtree(work / name, ignore_errors=True)
+    program("convert", model, "-o", work / name, "--layout", layout, *more)
+    return work / name
+
+
+def weights(folder, part):
+    """The tensors of a component, without the prefix of single files."""
+    out = {}
+    for f in (folder / part).glob("*.safetensors"):
+        out.update({k.removeprefix("model.diffusion_model."): t for k, t in d.load(f).items()})
+    return out
+
+
+clips = {"transformer": trace(MODEL), "transformer_ref": {}}
+picture = work / "picture.png"
+Image.fromarray(np.random.default_rng(3).integers(0, 256, (32, 32, 3), np.uint8)).save(picture)
+REF = ("--task", "ref2va", "--reference", picture)
+clips["transformer_ref"] = trace(MODEL, *REF)
+made = {"diffusers": MODEL, "original": convert(MODEL, "original", "original"), "single": convert(MODEL, "single", "single")}
+for part, task in (("transformer", ()), ("transformer_ref", REF)):
+    own = d.load(MODEL / part / WEIGHTS)
+    for layout, want in (("original", d.original_dit(own, cfg, True)), ("single", d.original_dit(own, cfg, False))):
+        check(f"{part}: layout {layout} holds what the published files hold", equal(weights(made[layout], part), want))
+        check(f"{part}: layout {layout} gives the same clip", equal(trace(made[layout], *task), clips[part]))
+    check(f"{part}: the original layout has an index and the released class",
+          set(json.loads((made["original"] / part / "model.safetensors.index.json").read_text())["weight_map"]) == set(weights(made["original"], part))
+          and json.loads((made["original"] / part / "config.json").read_text())["_class_name"] == "MiniMaxH3DiTModel")
+for a in made:
+    for b in made:
+        if a != b:
+            there = convert(made[a], b, "there")
+            back = convert(there, a, "back")
+            for part in ("transformer", "transformer_ref"):
+                check(f"{part}: {a} to {b} is what the first conversion gave", equal(weights(there, part), weights(made[b], part)))
+                check(f"{part}: {a} to {b} and back has the same bytes", equal(weights(back, part), weights(made[a], part)))
+            check(f"{a} to {b} and back gives the same clip", equal(trace(back), clips["transformer"]))
+            check(f"{a} to {b}: inspect --verify finds it sound", program("inspect", there, "--verify").returncode == 0)
+back = convert(made["original"], "diffusers", "back")
+mine, its = cfg, json.loads((back / "transformer/config.json").read_text())
+check("a diffusers config is made of the tensors", {k: v for k, v in mine.items() if k != "_diffusers_version"} == its, its)
+check("--type F32 gives the same clip", equal(trace(convert(MODEL, "single", "wide", "--type", "F32")), clips["transformer"]))
+check("--type BF16 is BF16 but for the frequencies", {t[0] for k, t in weights(convert(MODEL, "single", "narrow", "--type", "BF16"), "transformer").items() if k != "rope.inv_freq"} == {"BF16"})
+check("a quantised model converts to what it says", equal(trace(convert(work / "out-Q4_0", "diffusers", "wide")), trace(work / "out-Q4_0")))
+folder = linked("curve", "transformer")
+d.save(folder / "transformer/pruned.safetensors", d.curve(stacked))
+check("an AdaLN table converts to a single file", equal(trace(convert(folder, "single", "curve-single")), trace(folder)))
+for layout in ("original", "diffusers"):
+    check(f"an AdaLN table has no place in layout {layout}", "table" in program("convert", folder, "-o", work / "none", "--layout", layout, code=2).stderr)
+folder = linked("eps", "transformer")
+shutil.copy(MODEL / "transformer" / WEIGHTS, folder / "transformer")
+(folder / "transformer/config.json").write_text(json.dumps({**cfg, "norm_eps": 1e-3}))
+check("a config that the original layout cannot tell is refused", "config differs" in program("convert", folder, "-o", work / "none", "--layout", "original", code=2).stderr)
+check("refused conversions leave nothing", not list(work.glob("*none*")))
+check("a single file keeps such a config", equal(trace(convert(folder, "single", "eps-single")), trace(folder)))
 
 # A value that the type cannot hold, NaN, and a stop: nothing is left.
 def nothing_left(what, out):

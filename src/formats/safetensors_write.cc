@@ -70,6 +70,16 @@ void save_safetensors(const std::string& path, const std::vector<NamedView>& ten
   writer.commit();
 }
 
+void save_index(const std::string& path, const std::string& shard, const std::vector<NamedView>& tensors) {
+  Json map = Json::object();
+  int64_t bytes = 0;
+  for (const NamedView& t : tensors) map[t.name] = shard, bytes += t.view.bytes();
+  const std::string text = Json{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}}.dump(1) + "\n";
+  OutputFile f(path);
+  f.write(text.data(), text.size());
+  f.commit();
+}
+
 std::string sha256(std::string_view bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned length = 0;

@@ -23,4 +23,7 @@ class SafetensorsWriter {
   size_t current_ = 0;
 };
 
+// The index of a component that is one shard: `tensors` (data not read) in the file named `shard` beside it. Errors (kind request): unwritable.
+void save_index(const std::string& path, const std::string& shard, const std::vector<NamedView>& tensors);
+
 }  // namespace zt

@@ -2,38 +2,18 @@
 
 #include <array>
 #include <cmath>
-#include <memory>
 
 #include "formats/gguf_write.h"
 #include "formats/safetensors_write.h"
-#include "models/minimax_h3/dit.h"
-#include "models/minimax_h3/model_index.h"
-#include "models/qwen3_vl/config.h"
+#include "pipeline/rewrite.h"
 #include "tensor/block_format.h"
 
 namespace zt {
 
 namespace {
 
-constexpr int64_t kChunk = 1 << 20;      // values in memory, or one row
 constexpr BlockFormat kFp8 = BlockFormat::mxfp8_e4m3;
 constexpr std::string_view kFp8Note = R"({"format": "float8_e4m3fn"})";
-constexpr const char* kPrefix = "model.diffusion_model.";   // tells a single file from released shards whatever lies beside it
-
-// f(first row, rows, values) over the tensor, finite values only.
-void for_each_chunk(const SpelledTensor& t, const std::atomic<bool>& cancel, const std::function<void(int64_t, int64_t, const std::vector<float>&)>& f) {
-  const int64_t width = t.row_values(), some = std::max<int64_t>(1, kChunk / std::max<int64_t>(1, width));
-  std::vector<float> x;
-  for (int64_t r = 0; r < t.rows() && width; r += some) {
-    if (cancel) throw Cancelled();
-    const int64_t n = std::min(some, t.rows() - r);
-    x.resize(static_cast<size_t>(n * width));
-    t.read(r, n, x.data());
-    for (float v : x)
-      if (!std::isfinite(v)) fail(ErrorKind::model, "{}: tensor {} holds {}, wanted finite numbers", *t.runs[0].from.stored->file, t.name, v);
-    f(r, n, x);
-  }
-}
 
 // Sums of what the file will say against what the source says.
 struct Difference {
@@ -60,29 +40,7 @@ std::string kept_because(const SpelledTensor& t, int64_t block) {
   return t.shape[1] % block ? fmt::format("rows of {} are no whole blocks", t.shape[1]) : "";
 }
 
-struct Source {
-  WeightFiles files;
-  TensorSpecs specs;
-  std::vector<SpelledTensor> tensors;
-};
-
-// A unique_ptr: the tensors point into the files.
-std::unique_ptr<Source> open_source(const std::string& model, const std::string& component, int64_t& left_out) {
-  const std::string folder = model + "/" + component;
-  const h3::ModelIndex index = h3::read_model_index(model);
-  auto s = std::make_unique<Source>(Source{open_checkpoint(folder), {}, {}});
-  const bool text = component == "text_encoder";
-  s->specs = text ? qwen3_vl::tensor_specs(qwen3_vl::read_config(folder + "/config.json"), index.config.text_encoder_layer)
-                  : h3::dit_tensor_specs(h3::read_dit_config(folder, s->files));
-  const Binding binding = bind_tensors(s->files, s->specs);
-  check_binding(binding, s->specs, folder);
-  for (SpelledTensor& t : spell(s->specs, binding, text ? Spelling::ours : Spelling::stacked))
-    if (t.use == TensorSpec::Use::dead) ++left_out;
-    else s->tensors.push_back(std::move(t));
-  return s;
-}
-
-void write_gguf(const Source& s, GgufType type, const std::string& path, QuantizeReport& report, const std::atomic<bool>& cancel,
+void write_gguf(const RewriteSource& s, GgufType type, const std::string& path, QuantizeReport& report, const std::atomic<bool>& cancel,
                 const std::function<void(const QuantizedTensor&)>& done) {
   std::vector<GgufPlanned> planned;
   std::map<std::string, std::vector<int64_t>> shapes;
@@ -101,7 +59,7 @@ void write_gguf(const Source& s, GgufType type, const std::string& path, Quantiz
     Difference difference;
     std::vector<char> codes;
     std::vector<float> back;
-    for_each_chunk(t, cancel, [&](int64_t, int64_t, const std::vector<float>& x) {
+    for_each_part(t, cancel, [&](const std::vector<float>& x) {
       const auto n = static_cast<int64_t>(x.size());
       codes.resize(static_cast<size_t>(n / gguf_block_values(p.type) * gguf_block_bytes(p.type)));
       back.resize(x.size());
@@ -121,9 +79,9 @@ void write_gguf(const Source& s, GgufType type, const std::string& path, Quantiz
 // The places of a quantised tensor in the file: its codes, their scale, and what names the format.
 struct Fp8Places { size_t codes, scale = 0, note = 0; };
 
-void write_fp8(const Source& s, const std::string& path, QuantizeReport& report, const std::atomic<bool>& cancel,
+void write_fp8(const RewriteSource& s, const std::string& path, QuantizeReport& report, const std::atomic<bool>& cancel,
                const std::function<void(const QuantizedTensor&)>& done) {
-  const std::string prefix = report.component == "text_encoder" ? "" : kPrefix;
+  const std::string prefix = report.component == "text_encoder" ? "" : kSingleFilePrefix;
   std::vector<NamedView> planned;
   std::vector<Fp8Places> places;
   for (const SpelledTensor& t : s.tensors) {
@@ -148,7 +106,7 @@ void write_fp8(const Source& s, const std::string& path, QuantizeReport& report,
     float scale = 1;
     if (coded) {
       float top = 0;
-      for_each_chunk(t, cancel, [&top](int64_t, int64_t, const std::vector<float>& x) {
+      for_each_part(t, cancel, [&top](const std::vector<float>& x) {
         for (float v : x) top = std::max(top, std::abs(v));
       });
       scale = top > 0 ? top / max_element(kFp8) : 1;
@@ -159,7 +117,7 @@ void write_fp8(const Source& s, const std::string& path, QuantizeReport& report,
     std::vector<char> codes;
     std::vector<float> back;
     writer.begin(places[i].codes);
-    for_each_chunk(t, cancel, [&](int64_t, int64_t, const std::vector<float>& x) {
+    for_each_part(t, cancel, [&](const std::vector<float>& x) {
       codes.resize(x.size() * static_cast<size_t>(dtype_bytes(dtype)));
       back.resize(x.size());
       if (coded) {
@@ -190,7 +148,8 @@ QuantizeReport quantize_component(const std::string& model, const std::string& c
                                   const std::atomic<bool>& cancel, const std::function<void(const QuantizedTensor&)>& done) {
   QuantizeReport report;
   report.component = component;
-  const auto source = open_source(model, component, report.left_out);
+  const auto source = open_rewrite(model, component, Spelling::stacked);
+  report.left_out = source->left_out;
   report.bytes_before = source->files.total_bytes();
   GgufType gguf{};
   if (type == "fp8") {

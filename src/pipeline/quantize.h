@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/spelling.h"
+#include "tensor/tensor.h"
 
 namespace zt {
 

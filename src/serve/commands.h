@@ -23,6 +23,7 @@ Command worker_command(CLI::App& root);
 Command jobs_command(CLI::App& root);
 Command compare_command(CLI::App& root);
 Command quantize_command(CLI::App& root);
+Command convert_command(CLI::App& root);
 
 // The arguments as CLI11 parses them (the last first). "--key=" becomes an empty value; CLI11 2.1 would take the next argument for it.
 std::vector<std::string> command_line(int argc, char** argv);

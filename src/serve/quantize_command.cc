@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "base/json.h"
+#include "models/minimax_h3/model_index.h"
 #include "pipeline/quantize.h"
 #include "serve/commands.h"
 #include "serve/job.h"

@@ -22,6 +22,7 @@ struct DitConfig {
   int64_t patch_values() const { return in_channels * patch_h * patch_w; }
   bool has_curve() const { return curve_points > 0; }
   int64_t adaln_dim() const { return has_curve() ? curve_rank : time_embed_dim; }   // inputs of the modulation matrices
+  bool operator==(const DitConfig&) const = default;
 };
 
 // Of a diffusers config.json. Errors (kind model): a key missing, out of range or inconsistent.
@@ -31,6 +32,13 @@ DitConfig parse_dit_config(const JsonView& json);
 // missing.
 DitConfig read_dit_config(const std::string& folder, const WeightFiles& files);
 TensorSpecs dit_tensor_specs(const DitConfig& config);
+// What `folder`/config.json says its spelling is; one that is absent tells nothing.
+enum class DitSpelling { unstated, diffusers, released };
+DitSpelling stated_spelling(const std::string& folder);
+// A config.json of either spelling, as text. The released one says less: read_dit_config takes the rest from the tensors.
+std::string dit_config_text(const DitConfig& config, DitSpelling spelling);
+// The tensor rope.inv_freq of other spellings.
+std::vector<float> rope_frequencies(const DitConfig& config);
 
 // `folder`: as open_checkpoint. compute: f32, or bf16 for all but the float32 islands.
 // attention_mass: AttentionArgs::mass of the transformer's blocks (not of the refiner's).

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <filesystem>
 
 #include "base/json.h"
@@ -87,18 +88,75 @@ DitConfig parse_dit_config(const JsonView& j) {
   return c;
 }
 
-DitConfig read_dit_config(const std::string& folder, const WeightFiles& files) {
+DitSpelling stated_spelling(const std::string& folder) {
   const std::string path = folder + "/config.json";
   std::error_code e;
-  Json json;
-  if (std::filesystem::exists(path, e)) json = read_json(path);
-  const std::string kind = json.is_null() ? kReleasedClass : JsonView(json, path).text("_class_name", kDiffusersClass);
+  if (!std::filesystem::exists(path, e)) return DitSpelling::unstated;
+  const Json json = read_json(path);
+  const std::string kind = JsonView(json, path).text("_class_name", kDiffusersClass);
   if (kind != kDiffusersClass && kind != kReleasedClass)
     fail(ErrorKind::model, "{}: _class_name is \"{}\", wanted \"{}\" or \"{}\"", path, kind, kDiffusersClass, kReleasedClass);
-  DitConfig c = kind == kDiffusersClass ? parse_dit_config(JsonView(json, path)) : infer_config(files);
+  return kind == kDiffusersClass ? DitSpelling::diffusers : DitSpelling::released;
+}
+
+DitConfig read_dit_config(const std::string& folder, const WeightFiles& files) {
+  const std::string path = folder + "/config.json";
+  DitConfig c{};
+  if (stated_spelling(folder) == DitSpelling::diffusers) {
+    const Json json = read_json(path);
+    c = parse_dit_config(JsonView(json, path));
+  } else {
+    c = infer_config(files);
+  }
   if (files.find(kCurve)) c.curve_points = dim_of(files, kCurve, 0), c.curve_rank = dim_of(files, kCurve, 1);
   check(c, files.origin());
   return c;
+}
+
+std::string dit_config_text(const DitConfig& c, DitSpelling spelling) {
+  auto shortest = [](float v) { return std::stod(fmt::format("{}", v)); };   // 1e-05, not what a double makes of it
+  Json j;
+  if (spelling == DitSpelling::released)
+    j = {{"_class_name", kReleasedClass},
+         {"hidden_size", c.hidden_size},
+         {"num_layers", c.num_layers},
+         {"token_refiner_num_layers", c.num_refiner_layers},
+         {"ffn_hidden_size", c.ffn_dim},
+         {"latents_dim", c.in_channels},
+         {"audio_latents_dim", c.audio_in_channels},
+         {"timestep_input_dim", c.freq_dim},
+         {"time_embed_hidden_size", c.time_embed_hidden_dim},
+         {"adaln_out_features", 18 * c.hidden_size},
+         {"final_adaln_out_features", 2 * c.hidden_size},
+         {"rope_inv_freq_len", c.rope_freq_dim}};
+  else
+    j = {{"_class_name", kDiffusersClass},
+         {"num_attention_heads", c.num_attention_heads},
+         {"attention_head_dim", c.attention_head_dim},
+         {"hidden_size", c.hidden_size},
+         {"num_layers", c.num_layers},
+         {"num_refiner_layers", c.num_refiner_layers},
+         {"ffn_dim", c.ffn_dim},
+         {"in_channels", c.in_channels},
+         {"audio_in_channels", c.audio_in_channels},
+         {"patch_size", {1, c.patch_h, c.patch_w}},
+         {"text_dim", c.text_dim},
+         {"freq_dim", c.freq_dim},
+         {"time_embed_hidden_dim", c.time_embed_hidden_dim},
+         {"time_embed_dim", c.time_embed_dim},
+         {"rope_freq_dim", c.rope_freq_dim},
+         {"rope_theta", c.rope_theta},
+         {"norm_eps", shortest(c.norm_eps)},
+         {"qk_norm_eps", shortest(c.qk_norm_eps)},
+         {"final_norm_eps", shortest(c.final_norm_eps)}};
+  return j.dump(1) + "\n";
+}
+
+std::vector<float> rope_frequencies(const DitConfig& c) {
+  std::vector<float> out;
+  const auto n = static_cast<double>(c.rope_freq_dim);
+  for (int64_t i = 0; i < c.rope_freq_dim; ++i) out.push_back(static_cast<float>(1 / std::pow(c.rope_theta, static_cast<double>(i) / n)));
+  return out;
 }
 
 // Beside our names stand those of the released shards, the graph editors' files and GGUF, which agree but for the order of q, k, v.
