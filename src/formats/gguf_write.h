@@ -1,5 +1,5 @@
 #pragma once
-// A GGUF file (version 3) that is written tensor by tensor, and the encoders of its plain and 32-value types.
+// A GGUF file (version 3) that is written tensor by tensor, and the encoders of its plain types, those of 32 values and Q4_K to Q6_K.
 #include <map>
 #include <string>
 #include <vector>
@@ -12,7 +12,8 @@ namespace zt {
 // The type of that name ("Q8_0") if gguf_encode writes it. False: it is none.
 bool gguf_writable(std::string_view name, GgufType& out);
 
-// Bytes of `count` finite values, a multiple of the block; the codes are those of ggml's reference (and of the package gguf).
+// Bytes of `count` finite values, a multiple of the block; the codes of 32-value blocks are those of ggml's reference (and of the
+// package gguf); those of 256 fit their scales by a shorter search than ggml's.
 void gguf_encode(GgufType type, const float* x, int64_t count, void* out);
 
 struct GgufPlanned {

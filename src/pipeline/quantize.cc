@@ -37,7 +37,7 @@ std::string kept_because(const SpelledTensor& t, int64_t block) {
   if (t.use == TensorSpec::Use::island) return "computed in float32";
   if (t.use != TensorSpec::Use::matrix) return "vector, norm or table";
   if (t.shape.size() != 2) return "no matrix";
-  return t.shape[1] % block ? fmt::format("rows of {} are no whole blocks", t.shape[1]) : "";
+  return element_count(t.shape) % block ? fmt::format("{} values are no whole blocks", element_count(t.shape)) : "";
 }
 
 void write_gguf(const RewriteSource& s, GgufType type, const std::string& path, QuantizeReport& report, const std::atomic<bool>& cancel,
@@ -47,7 +47,10 @@ void write_gguf(const RewriteSource& s, GgufType type, const std::string& path, 
   for (const SpelledTensor& t : s.tensors) {
     const bool coded = kept_because(t, gguf_block_values(type)).empty();
     Shape shape = t.shape;
-    if (shape.size() > 4) shape = {t.rows(), t.row_values()}, shapes["comfy.gguf.orig_shape." + t.name] = t.shape;   // the format's limit
+    const int64_t block = coded ? gguf_block_values(type) : 1;
+    if (shape.size() > 4) shape = {t.rows(), t.row_values()};                                        // the format's limit
+    else if (!shape.empty() && shape.back() % block) shape = {element_count(t.shape) / block, block};   // rows folded into whole blocks
+    if (shape != t.shape) shapes["comfy.gguf.orig_shape." + t.name] = t.shape;
     planned.push_back({t.name, coded ? type : plain_type(t.dtype), shape});
   }
   const bool text = report.component == "text_encoder";
@@ -59,9 +62,15 @@ void write_gguf(const RewriteSource& s, GgufType type, const std::string& path, 
     Difference difference;
     std::vector<char> codes;
     std::vector<float> back;
-    for_each_part(t, cancel, [&](const std::vector<float>& x) {
-      const auto n = static_cast<int64_t>(x.size());
-      codes.resize(static_cast<size_t>(n / gguf_block_values(p.type) * gguf_block_bytes(p.type)));
+    std::vector<float> next;      // values of a block that a part of the rows began
+    for_each_part(t, cancel, [&](const std::vector<float>& part) {
+      const int64_t block = gguf_block_values(p.type);
+      std::vector<float> x = std::move(next);
+      x.insert(x.end(), part.begin(), part.end());
+      const auto n = static_cast<int64_t>(x.size()) / block * block;
+      next.assign(x.begin() + n, x.end());
+      x.resize(static_cast<size_t>(n));
+      codes.resize(static_cast<size_t>(n / block * gguf_block_bytes(p.type)));
       back.resize(x.size());
       gguf_encode(p.type, x.data(), n, codes.data());
       gguf_decode(p.type, codes.data(), n, back.data());
@@ -142,7 +151,7 @@ void write_fp8(const RewriteSource& s, const std::string& path, QuantizeReport& 
 
 }  // namespace
 
-std::vector<std::string> quantize_types() { return {"F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "fp8"}; }
+std::vector<std::string> quantize_types() { return {"F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_1", "Q4_0", "fp8"}; }
 
 QuantizeReport quantize_component(const std::string& model, const std::string& component, const std::string& type, const std::string& out,
                                   const std::atomic<bool>& cancel, const std::function<void(const QuantizedTensor&)>& done) {

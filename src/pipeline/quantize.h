@@ -29,10 +29,11 @@ struct QuantizeReport {
 std::vector<std::string> quantize_types();
 inline const std::vector<std::string> kQuantizable = {"transformer", "transformer_ref", "text_encoder"};
 
-// Reads MODEL/`component` (one of kQuantizable) and writes a file into the folder `out`. Matrices that the plan multiplies in its own type get `type`; biases, norms,
-// tables, embedders and heads, and rows that are no whole blocks keep theirs. Of transformers the names are those of the graph editors.
-// At any time a part of one tensor is in memory. `done` sees each tensor as it is written. Errors (kind model): as Weights; a value that
-// is NaN or infinite. (request): a value that the type cannot hold; unwritable. Cancelled once `cancel` is set.
+// Reads MODEL/`component` (one of kQuantizable) and writes a file into the folder `out`. Matrices that the plan multiplies in its own
+// type get `type`; biases, norms, tables, embedders and heads, and matrices that are no whole blocks keep theirs. Rows that are no whole
+// blocks are folded, as ComfyUI-GGUF does. Of transformers the names are those of the graph editors. At any time a part of one tensor is
+// in memory. `done` sees each tensor as it is written. Errors (kind model): as Weights; a value that is NaN or infinite. (request): a value
+// that the type cannot hold; unwritable. Cancelled once `cancel` is set.
 QuantizeReport quantize_component(const std::string& model, const std::string& component, const std::string& type, const std::string& out,
                                   const std::atomic<bool>& cancel, const std::function<void(const QuantizedTensor&)>& done);
 
