@@ -84,6 +84,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   const zt::Command commands[] = {zt::generate_command(app), zt::inspect_command(app), doctor_command(app), plan_command(app), optimize_command(app),
                                   zt::serve_command(app), zt::live_command(app), zt::worker_command(app), zt::jobs_command(app), zt::key_command(app),
+                                  zt::decode_medium_command(app),
                                   zt::compare_command(app), zt::quantize_command(app),
                                   zt::convert_command(app)};
   try {

@@ -12,17 +12,27 @@
 
 namespace zt {
 
-MediaSource::MediaSource(const std::string& path) : name_(path) {
+namespace {
+
+int open_file(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a named pipe must not block here
   if (fd < 0) fail(ErrorKind::request, "{}: cannot be opened ({}); wanted a readable media file", path, std::strerror(errno));
-  file_ = std::shared_ptr<const int>(new int(fd), [](const int* p) {
+  return fd;
+}
+
+}  // namespace
+
+MediaSource::MediaSource(const std::string& path) : MediaSource(open_file(path), path) {}
+
+MediaSource::MediaSource(int descriptor, const std::string& name) : name_(name) {
+  file_ = std::shared_ptr<const int>(new int(descriptor), [](const int* p) {
     close(*p);
     delete p;
   });
   struct stat s = {};
-  if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode)) fail(ErrorKind::request, "{}: found a folder or device, wanted a media file", path);
+  if (fstat(descriptor, &s) != 0 || !S_ISREG(s.st_mode)) fail(ErrorKind::request, "{}: found a folder or device, wanted a media file", name);
   size_ = s.st_size;
-  if (size_ == 0) fail(ErrorKind::request, "{}: found an empty file (0 bytes), wanted a picture, video or sound; make it again", path);
+  if (size_ == 0) fail(ErrorKind::request, "{}: found an empty file (0 bytes), wanted a picture, video or sound; make it again", name);
 }
 
 MediaSource::MediaSource(std::span<const uint8_t> bytes, const std::string& name)

@@ -19,6 +19,7 @@ Command inspect_command(CLI::App& root);
 Command serve_command(CLI::App& root);
 Command live_command(CLI::App& root);
 Command key_command(CLI::App& root);
+Command decode_medium_command(CLI::App& root);   // hidden: what media_apart starts
 Command worker_command(CLI::App& root);
 Command jobs_command(CLI::App& root);
 Command compare_command(CLI::App& root);

@@ -15,6 +15,7 @@
 #include "media/png.h"
 #include "media/webp.h"
 #include "serve/job.h"
+#include "serve/media_apart.h"
 #include "serve/worker_files.h"
 
 namespace fs = std::filesystem;
@@ -188,7 +189,7 @@ Request read_request(const Worker& w, const Job& job, GenerateOptions o) {
     if (!p->empty()) *p = inside_job_folder(w.options.data, home, *p);
   for (const std::string& name : o.lora) find_own_adapter(name, w.engine.index().folder);
   for (std::string& p : o.references) p = inside_job_folder(w.options.data, home, p);
-  return build_request(o, w.engine.index());
+  return build_request(o, w.engine.index(), apart_readers());
 }
 
 std::string clip_file(int64_t at) { return at ? fmt::format("/video.{}.mp4", at) : "/video.mp4"; }

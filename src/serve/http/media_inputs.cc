@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "serve/http/errors.h"
+#include "serve/media_apart.h"
 #include "serve/store/job_store.h"
 
 namespace fs = std::filesystem;
@@ -43,13 +44,13 @@ std::string bytes_of(const MediaInput& m, bool allow_url, const FetchLimits& lim
 
 const char* kind_name(MediaKind kind) { return kind == MediaKind::image ? "image" : kind == MediaKind::video ? "video" : "audio"; }
 
-// Judged by its header: FFmpeg reads no more than it needs to know the streams.
+// Judged by its header in a process of its own: FFmpeg reads no more than it needs to know the streams.
 MediaInfo judge(const MediaInput& m, const std::string& bytes) {
   if (bytes.empty()) refuse(m.where, "{} holds no bytes", m.where);
   MediaLimits limits;
   limits.max_work = 10;
   limits.threads = 1;
-  const MediaInfo info = probe(MediaSource({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, m.where), limits);
+  const MediaInfo info = probe_apart(MediaSource({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, m.where), limits);
   const std::string kind = kind_name(info.kind);
   if (!m.declared.empty() && kind != m.declared && !(m.declared == "audio" && info.has_sound))
     refuse(m.where, "{} holds {} ({}), wanted {}", m.where, kind == "image" ? "a picture" : kind == "video" ? "a video" : "sound", info.format, m.declared);
