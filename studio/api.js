@@ -55,6 +55,7 @@ export const post = (path, body) =>
 
 export const create = (fields) => post("/v1/videos", fields);
 export const remix = (id, fields) => post(`/v1/videos/${id}/remix`, fields);
+export const extend = (id, fields) => post("/v1/videos/extensions", { video: { id }, ...fields });
 export const cancel = (id) => post(`/v1/videos/${id}/cancel`);
 export const remove = (id) => json(`/v1/videos/${id}`, { method: "DELETE" });
 export const video = (id) => json(`/v1/videos/${id}`);

@@ -1,7 +1,9 @@
 // <zt-clip data-id>: one video from the queue to playback. It plays while it is being made, and offers what can be done with it then.
 // Events (bubbling): "clip-made" {video}, "clip-again" {video: the new one}, "clip-frame" {file}.
 import * as api from "./api.js";
-import { confirmDialog, countWaits, failure, h, megabytes, randomSeed, running, seconds, stageBar, stageName, stateName, stateOf } from "./ui.js";
+import { confirmDialog, countWaits, extendDialog, failure, h, megabytes, randomSeed, running, seconds, stageBar, stageName, stateName, stateOf } from "./ui.js";
+
+const kHistoryFrames = 22;   // that an extension goes on from
 
 // The last picture of a clip as a PNG file.
 async function lastFrame(path, fps) {
@@ -132,17 +134,17 @@ class Clip extends HTMLElement {
 
   async showActions() {
     const v = this.video, id = this.dataset.id;
-    const again = async (fields) => {
-      const made = await api.remix(id, { prompt: v.prompt, ...fields });
-      this.dispatchEvent(new CustomEvent("clip-again", { bubbles: true, detail: made }));
-    };
+    const show = (made) => this.dispatchEvent(new CustomEvent("clip-again", { bubbles: true, detail: made }));
+    const again = async (fields) => show(await api.remix(id, { prompt: v.prompt, ...fields }));
     if (running(v)) return this.actions.replaceChildren(this.button("Cancel", () => api.cancel(id)));
     const buttons = [];
-    const tasks = (await api.capabilities()).tasks;
+    const { tasks, extensions } = await api.capabilities();
     if (v.status === "completed") {
       buttons.push(api.hasKey()
         ? this.button("Download", async () => h("a", { href: await api.source(api.contentPath(id)), download: `${id}.mp4` }).click())
         : h("a", { class: "button", href: api.contentPath(id), download: `${id}.mp4` }, "Download"));
+      if (extensions && v.frames >= kHistoryFrames)
+        buttons.push(this.button("Extend", async () => { const more = await extendDialog(v.prompt); if (more) show(await api.extend(id, more)); }));
       if (tasks.includes("fl2va"))
         buttons.push(this.button("Use last frame", async () =>
           this.dispatchEvent(new CustomEvent("clip-frame", { bubbles: true, detail: await lastFrame(api.contentPath(id), v.fps) }))));

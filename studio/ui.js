@@ -82,4 +82,20 @@ export function confirmDialog(question, action) {
   });
 }
 
+// What an extension shows and how long it is; null when nothing is to be done.
+export function extendDialog(prompt) {
+  return new Promise((resolve) => {
+    const words = h("textarea", { id: "extend-prompt", rows: 3, required: true, value: prompt });
+    const more = h("select", { id: "extend-seconds" }, ...[4, 8, 12, 16, 20].map((s) => h("option", { value: String(s) }, `${s} s`)));
+    const dialog = h("dialog", { class: "form", "aria-labelledby": "extend-title" },
+      h("form", { method: "dialog" }, h("h2", { id: "extend-title" }, "Extend"),
+        h("div", { class: "field" }, h("label", { for: "extend-prompt" }, "What comes next"), words),
+        h("div", { class: "field" }, h("label", { for: "extend-seconds" }, "That much more"), more),
+        h("div", { class: "row" }, h("button", { value: "ok", class: "primary" }, "Go on"), h("button", { value: "", formnovalidate: true }, "Not now"))));
+    dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue === "ok" ? { prompt: words.value, seconds: more.value } : null); });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
 export const failure = (error) => h("p", { class: "error", role: "alert" }, error.message || String(error));

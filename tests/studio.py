@@ -283,6 +283,25 @@ def again_tests(tab, server):
     old, new = next_clip(page, "Vary")
     c = server.json(f"/v1/videos/{new}")
     check("vary: another seed, the rest the same", c["seed"] != b["seed"] and c["sha256"] != b["sha256"] and c["evaluations"] == b["evaluations"])
+    check("extend: not offered for a clip that is too short to go on from", page.get_by_role("button", name="Extend").count() == 0)
+    page.get_by_label("Length").evaluate("e => { e.value = 1; e.dispatchEvent(new Event('input')) }")
+    _, short = next_clip(page, "Create")
+    page.get_by_role("button", name="Extend").click()
+    dialog = page.get_by_role("dialog", name="Extend")
+    check("extend: begins with the clip's own prompt", dialog.get_by_label("What comes next").input_value() == PROMPT)
+    no_serious_violation(page, "extend dialog")
+    tab.shot("extend")
+    dialog.get_by_role("button", name="Not now").click()
+    check("extend: left, nothing is made", page.locator("zt-clip").first.get_attribute("data-id") == short)
+    page.get_by_role("button", name="Extend").click()
+    page.get_by_role("dialog", name="Extend").get_by_label("What comes next").fill("a small red star spins on a grey background")
+    page.get_by_role("dialog", name="Extend").get_by_role("button", name="Go on").click()
+    page.wait_for_function("(b) => document.querySelector('zt-clip') && document.querySelector('zt-clip').dataset.id !== b", arg=short)
+    done(page)
+    longer = server.json(f"/v1/videos/{page.locator('zt-clip').first.get_attribute('data-id')}")
+    check("extend: the clip and four seconds more as one, of the same seed, under the new prompt", longer["frames"] >= 22 + 4 * 24 and longer["seed"] == server.json(f"/v1/videos/{short}")["seed"]
+          and longer["prompt"].startswith("a small red star") and longer["extended_from_video_id"] == short, longer)
+    page.get_by_label("Length").evaluate("e => { e.value = 0; e.dispatchEvent(new Event('input')) }")
     page.get_by_role("button", name="Use last frame").click()
     page.locator("zt-drop#first .held li").wait_for()
     page.evaluate("""async () => { const d = new DataTransfer(), c = new OffscreenCanvas(64, 64); c.getContext('2d').fillRect(0, 0, 64, 64);
@@ -478,15 +497,19 @@ def blind_tests(tab, server):
     left = page.evaluate("document.querySelector('zt-blind video').src.split('/')[5]")
     check("blind: nothing says how a clip was made, and who has not seen both cannot vote", check_once)
     page.get_by_role("button", name="Left is better").click()
-    page.wait_for_function("async () => (await (await fetch('/v1/votes')).json()).data.length > 0")
-    count = next(c for c in server.json("/v1/votes")["data"] if {c["a"], c["b"]} == {f"plan fast, {n} evaluations" for n in (1, 2)})
+    pair = {f"plan fast, {n} evaluations" for n in (1, 2)}
+    for _ in range(100):   # others were voted on before; this vote may still be on its way
+        count = next((c for c in server.json("/v1/votes")["data"] if {c["a"], c["b"]} == pair), None)
+        if count:
+            break
+        page.wait_for_timeout(100)
     mine = f"plan fast, {videos[made.index(left)]['evaluations']} evaluations"
     check(f"blind: the vote is kept for what was on the left: {count}", count["a_better" if count["a"] == mine else "b_better"] == 1 and count["votes"] == 1 and 0 <= count["low"] < count["a_share"] + 1e-9 and count["verdict"] == "none")
     page.get_by_text("What the votes say").click()
     check("blind: the result comes with its interval", "95 %" in text(page, "zt-blind table") and "no difference shown" in text(page, "zt-blind table"))
     for _ in range(30):
         server.json("/v1/votes", {"a": made[1], "b": made[0], "choice": "a"})
-    count = next(c for c in server.json("/v1/votes")["data"] if c["votes"] > 30)
+    count = next((c for c in server.json("/v1/votes")["data"] if c["votes"] > 30))
     check(f"blind: after 30 more of one mind it is shown: {count}", count["verdict"] == "b" and count["high"] < 0.5 and count["b"].endswith("2 evaluations"))
     refused = [server.request("/v1/votes", body)[0] for body in ({"a": made[0], "b": made[0], "choice": "a"}, {"a": made[0], "b": made[1], "choice": "x"}, {"a": made[0], "choice": "a"},
                                                                   {"a": made[0], "b": "video_" + "0" * 32, "choice": "a"}, {"a": made[0], "b": made[1], "choice": "a", "c": 1})]
@@ -495,14 +518,17 @@ def blind_tests(tab, server):
         server.request(f"/v1/videos/{m}", method="DELETE")
 
 
+def no_serious_violation(page, what):
+    serious = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    check(f"axe {what}: no serious violation" + "".join(f"\n     {v['id']}: {v['nodes'][0]['html'][:150]}" for v in serious), not serious)
+
+
 def axe_tests(tab, pages=("#create", "#live", "#jobs", "#compare", "#blind", "#system")):
-    axe = Axe()
     for fragment in pages:
         tab.open("#none"), tab.open(fragment)
         tab.page.wait_for_timeout(600)
         tab.shot(fragment[1:])
-        serious = [v for v in axe.run(tab.page).response["violations"] if v["impact"] in ("serious", "critical")]
-        check(f"axe {fragment} {tab.name}: no serious violation" + "".join(f"\n     {v['id']}: {v['nodes'][0]['html'][:150]}" for v in serious), not serious)
+        no_serious_violation(tab.page, f"{fragment} {tab.name}")
         check(f"{fragment} {tab.name}: nothing sticks out at the side", tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
