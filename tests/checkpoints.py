@@ -23,15 +23,7 @@ work = Path(tempfile.mkdtemp(prefix="zt_checkpoints_"))
 
 
 def model(name, component):
-    """The golden model with an empty folder in place of one component."""
-    folder = work / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for p in MODEL.iterdir():
-        if p.name != component:
-            (folder / p.name).symlink_to(p)
-    (folder / component).mkdir()
-    return folder
+    return d.linked(MODEL, work / name, component)
 
 
 def run(folder, *args):

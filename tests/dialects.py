@@ -2,11 +2,23 @@
 A tensor is (dtype of safetensors, array of that width); BF16 is uint16, F8_E4M3 is uint8. Facts: tests/golden/a/README.md and docs/checkpoints.md."""
 import json
 import re
+import shutil
 import struct
 
 import numpy as np
 
 NUMPY = {"F64": "<f8", "I32": "<i4", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "F8_E4M3": "u1", "I8": "i1", "I16": "<i2", "U8": "u1", "I64": "<i8"}
+
+
+def linked(model, folder, component):
+    """A folder of links to the model's parts, with an empty folder in place of one component."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for p in model.iterdir():
+        if p.name != component:
+            (folder / p.name).symlink_to(p)
+    (folder / component).mkdir()
+    return folder
 
 
 def load(path):

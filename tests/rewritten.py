@@ -56,15 +56,7 @@ def equal(a, b):
 
 
 def linked(name, component):
-    """The golden model with an empty folder in place of one component."""
-    folder = work / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for p in MODEL.iterdir():
-        if p.name != component:
-            (folder / p.name).symlink_to(p)
-    (folder / component).mkdir()
-    return folder
+    return d.linked(MODEL, work / name, component)
 
 
 def reference(means):

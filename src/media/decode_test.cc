@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/test_support.h"
 #include "media/pixels.h"
 
 namespace zt {
@@ -35,22 +36,6 @@ int largest_difference(const Picture& a, const Picture& b) {
   int worst = 0;
   for (size_t i = 0; i < a.rgb.size(); i++) worst = std::max(worst, std::abs(a.rgb[i] - b.rgb[i]));
   return worst;
-}
-
-template <class Body>
-std::string message(Body&& body, ErrorKind kind = ErrorKind::request) {
-  try {
-    body();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind, kind) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
-void expect_words(const std::string& text, std::initializer_list<const char*> words) {
-  for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << "\"" << word << "\" is not in: " << text;
 }
 
 // A file that lives as long as the test.

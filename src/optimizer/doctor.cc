@@ -148,8 +148,8 @@ std::vector<Finding> judge(const std::vector<Forecast>& plans, const Hardware& h
 }
 
 Diagnosis diagnose(const DoctorOptions& o) {
-  for (auto [name, value, low, high] : {std::tuple{"--frames", o.frames, 5, 100000}, {"--threads", o.threads, 0, 256}})
-    if (value < low || value > high) fail(ErrorKind::request, "{} is {}; wanted {} to {}", name, value, low, high);
+  check_range("--frames", o.frames, 5, 100000);
+  check_range("--threads", o.threads, 0, 256);
   Diagnosis d;
   d.machine_bytes = machine_bytes();
   try {
@@ -185,7 +185,6 @@ Diagnosis diagnose(const DoctorOptions& o) {
   std::set<Compute> kinds;
   for (const Plan& p : plans) kinds.insert({p.text_encoder, p.denoiser, p.video_decoder, p.audio_codec});
   d.hardware = measure_hardware(m, d.clip, o.threads ? static_cast<int>(o.threads) : default_thread_count(), kinds);
-  d.hardware.memory_bytes = static_cast<double>(d.machine_bytes);
   for (const Plan& p : plans) d.plans.push_back(forecast(d, m, p));
   std::stable_sort(d.plans.begin(), d.plans.end(), [](auto& a, auto& b) { return a.predicted.total_seconds < b.predicted.total_seconds; });
   const auto best = std::find_if(d.plans.begin(), d.plans.end(), [](const Forecast& f) { return f.fits; });

@@ -40,7 +40,7 @@ struct Hardware {
 Hardware read_hardware(const std::string& name_or_path);
 Json hardware_to_json(const Hardware& hardware);
 
-// This machine: our kernels of these kinds at the shapes of `model` and `clip`, memory bandwidth; about a second for each kind.
+// This machine: our kernels of these kinds at the shapes of `model` and `clip`, the memory that may be used, its bandwidth; about a second for each kind.
 Hardware measure_hardware(const ModelDims& model, const ClipShape& clip, int threads, const std::set<Compute>& kinds);
 
 }  // namespace zt

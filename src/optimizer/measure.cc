@@ -1,6 +1,4 @@
 // Short measurements of this machine's kernels at the shapes that a model and a clip ask for.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 
@@ -9,6 +7,7 @@
 #include "kernels/elementwise.h"
 #include "nn/conv.h"
 #include "optimizer/hardware.h"
+#include "pipeline/inspect.h"
 
 namespace zt {
 
@@ -142,7 +141,7 @@ Hardware measure_hardware(const ModelDims& m, const ClipShape& c, int thread_cou
   h.name = fmt::format("this machine ({}, {} threads)", ops_name(exec.ops), thread_count);
   h.source = "measured by zoetrope";
   h.threads = thread_count;
-  h.memory_bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  h.memory_bytes = static_cast<double>(machine_bytes());
   h.memory_bytes_s = bench.memory();
   const h3::DitConfig& d = m.dit;
   h.elements_bytes_s = bench.elements(c.rows(), d.hidden_size, d.num_attention_heads, d.attention_head_dim, d.ffn_dim);

@@ -11,10 +11,6 @@ namespace zt {
 
 namespace {
 
-void check_range(const char* option, int64_t value, int64_t low, int64_t high) {
-  if (value < low || value > high) fail(ErrorKind::request, "{} is {}; wanted {} to {}", option, value, low, high);
-}
-
 Json to_json(const PlanCommandOptions& o, const ClipShape& c, const Hardware& h, const PredictOptions& po, const Prediction& p, const ModelDims& m) {
   Json stages = Json::array();
   for (const StagePrediction& s : p.stages)
@@ -58,6 +54,10 @@ void print(const ClipShape& c, const Hardware& h, const PredictOptions& po, cons
 }
 
 }  // namespace
+
+void check_range(const char* option, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high) fail(ErrorKind::request, "{} is {}; wanted {} to {}", option, value, low, high);
+}
 
 void set_size(const std::string& folder, const std::string& size, const ModelDims& m, ClipShape& c) {
   if (!size.empty()) {

@@ -16,6 +16,9 @@ struct PlanCommandOptions {
 // Errors (kind request): another form, a size out of range.
 void set_size(const std::string& model_folder, const std::string& size, const ModelDims& model, ClipShape& clip);
 
+// Errors (kind request): `value` of that option is out of range.
+void check_range(const char* option, int64_t value, int64_t low, int64_t high);
+
 // Prints the prediction on standard output. Errors: request, model.
 int run_plan_command(const PlanCommandOptions& options);
 

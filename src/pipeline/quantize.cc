@@ -30,6 +30,14 @@ struct Difference {
   }
 };
 
+void finish_tensor(const RewriteSource& s, const SpelledTensor& t, const Difference& difference, QuantizedTensor q, QuantizeReport& report,
+                   const std::function<void(const QuantizedTensor&)>& done) {
+  difference.store(q, q.type);
+  t.release_pages(s.files);
+  done(q);
+  report.tensors.push_back(std::move(q));
+}
+
 GgufType plain_type(DType d) { return d == DType::bf16 ? GgufType::bf16 : d == DType::f16 ? GgufType::f16 : GgufType::f32; }
 
 // Why a tensor keeps its type; "" if it does not.
@@ -77,10 +85,7 @@ void write_gguf(const RewriteSource& s, GgufType type, const std::string& path, 
       difference.add(x, back);
       writer.write(codes.data(), codes.size());
     });
-    difference.store(q, q.type);
-    t.release_pages(s.files);
-    done(q);
-    report.tensors.push_back(std::move(q));
+    finish_tensor(s, t, difference, std::move(q), report, done);
   }
   writer.commit();
 }
@@ -141,10 +146,7 @@ void write_fp8(const RewriteSource& s, const std::string& path, QuantizeReport& 
       difference.add(x, back);
       writer.write(codes.data(), codes.size());
     });
-    difference.store(q, q.type);
-    t.release_pages(s.files);
-    done(q);
-    report.tensors.push_back(std::move(q));
+    finish_tensor(s, t, difference, std::move(q), report, done);
   }
   writer.commit();
 }

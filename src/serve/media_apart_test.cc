@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/test_support.h"
 #include "media/mp4_writer.h"
 #include "media/png.h"
 #include "serve/commands.h"
@@ -36,21 +37,6 @@ std::string slurp(const std::string& path) {
 }
 
 std::span<const uint8_t> bytes_of(std::string_view s) { return {reinterpret_cast<const uint8_t*>(s.data()), s.size()}; }
-
-std::string message(const std::function<void()>& body, ErrorKind kind = ErrorKind::request) {
-  try {
-    body();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind, kind) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
-void expect_words(const std::string& text, std::initializer_list<const char*> words) {
-  for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << "\"" << word << "\" is not in: " << text;
-}
 
 bool same(const Picture& a, const Picture& b) { return a.width == b.width && a.height == b.height && a.rgb == b.rgb; }
 bool same(const Sound& a, const Sound& b) { return a.sample_rate == b.sample_rate && a.channels == b.channels; }
