@@ -153,6 +153,10 @@ def server():
     return script("server", [sys.executable, ROOT / "tests/server.py", ZOETROPE], 900)
 
 
+def results():
+    return script("results", [sys.executable, ROOT / "tests/results.py", ZOETROPE], 600)
+
+
 def live():
     return script("live", [sys.executable, ROOT / "tests/live.py", ZOETROPE], 300)
 
@@ -205,7 +209,7 @@ def fuzz():
 
 
 SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, checkpoints=checkpoints, rewritten=rewritten, bad_input=bad_input, contracts=contracts, plans=plans, predictor=predictor, nano=nano, faults=faults,
-              server=server, live=live, studio=studio, sanitize=sanitize, fuzz=fuzz)
+              server=server, results=results, live=live, studio=studio, sanitize=sanitize, fuzz=fuzz)
 
 
 def main():

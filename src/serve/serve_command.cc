@@ -43,6 +43,8 @@ void bind(CLI::App* app, ServeOptions& o) {
   app->add_option("--port", o.server.port, "port to listen on (default 8080; 0: any free one, printed)")->type_name("N")->check(CLI::Range(0, 65535));
   app->add_option("--data", o.data, "folder of uploads, results and the embedded store (default zoetrope-data)")->type_name("DIR");
   app->add_option("--store", o.store, "job store: sqlite:FILE or postgresql://... (default sqlite:DATA/jobs.db)")->type_name("URL");
+  app->add_option("--results", o.service.results, "where finished files are kept: s3://BUCKET[/PREFIX], by the AWS_ variables (default: the data folder)")
+      ->type_name("URL");
   app->add_option("--plan", o.plan, "the plan that the model is run under: exact, fast or a plan file (default exact)")->type_name("PLAN");
   app->add_option("--workers", o.workers, "0: only accept; other processes work (zoetrope worker). Default 1")->type_name("0|1")->check(CLI::Range(0, 1));
   app->add_option("--threads", o.threads, "threads of the worker (default: the cores this process may use)")->type_name("N")->check(CLI::Range(1, 256));
@@ -86,11 +88,11 @@ Cost cost_of(const std::string& model, const Plan& plan) {
 // The worker in this process; what ends it early makes the server not ready.
 class Worker {
  public:
-  Worker(JobStore& store, Engine& engine, EngineTurn& turn, const std::string& data) {
-    thread_ = std::thread([this, &store, &engine, &turn, data] {
+  Worker(JobStore& store, ResultStore& results, Engine& engine, EngineTurn& turn, const std::string& data) {
+    thread_ = std::thread([this, &store, &results, &engine, &turn, data] {
       try {
         WorkerOptions options;
-        options.data = data, options.turn = &turn;
+        options.data = data, options.results = &results, options.turn = &turn;
         run_worker(store, engine, options, stop_);
       } catch (const std::exception& e) {
         std::fprintf(stderr, "zoetrope: the worker ended: %s\n", e.what());
@@ -149,7 +151,7 @@ int run_serve(ServeOptions o) {
     engine.emplace(model, plan, o.threads > 0 ? o.threads : default_thread_count());
     live = std::make_unique<LiveHub>(*engine, turn, LiveOptions{o.data, o.live});
     service.set_live(live.get());
-    worker = std::make_unique<Worker>(*store, *engine, turn, o.data);
+    worker = std::make_unique<Worker>(*store, *service.results, *engine, turn, o.data);
     service.set_worker_state([&worker] { return worker->problem(); });
   }
   const std::string shown = o.server.host.find(':') == std::string::npos ? o.server.host : "[" + o.server.host + "]";

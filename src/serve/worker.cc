@@ -34,6 +34,7 @@ struct MakeRoom {};   // thrown between two evaluations
 
 struct Worker {
   JobStore& store;
+  ResultStore& results;
   Engine& engine;
   const WorkerOptions& options;
   const std::atomic<bool>& stop;
@@ -289,6 +290,21 @@ Json make_clip(const Worker& w, const Job& job, const std::string& folder, Watch
   return j;
 }
 
+// Calls the store of results until it has the clip's files. Whoever stops that finds the clip again by its note.
+void keep_files(const Worker& w, const Job& job, const Watchman& watchman, const Json& clip) {
+  for (const auto& [name, file] : clip["files"].items())
+    for (auto pause = 500ms;; pause = std::min<std::chrono::milliseconds>(2 * pause, 30s)) {
+      try {
+        if (!w.results.keep(file.value("path", ""), file.value("type", ""), file.value("sha256", ""), watchman.cancel())) throw Cancelled();
+        break;
+      } catch (const Error& e) {
+        spdlog::error("worker {}: job {} is made and waits for its place: {}; trying again", w.name, job.id, e.what());
+      }
+      sleep_unless(*watchman.cancel(), pause);
+      if (watchman.cancel()->load()) throw Cancelled();
+    }
+}
+
 // Runs the job into `folder`; the result's JSON. Of several clips each is noted when it is whole, and not made again after an interruption.
 std::string run_claimed(const Worker& w, const Job& job, const std::string& folder, Watchman& watchman) {
   const int64_t count = clips_of(job);
@@ -301,14 +317,16 @@ std::string run_claimed(const Worker& w, const Job& job, const std::string& fold
     if (clip.is_null()) {
       clip = make_clip(w, job, folder, watchman, at, count);
       const std::string text = Json{{"identity", identity}, {"clip", clip}}.dump(-1, ' ', false, Json::error_handler_t::replace);
-      if (count > 1) write_file(note, text.data(), text.size(), true);
+      if (count > 1 || w.results.remote()) write_file(note, text.data(), text.size(), true);
     }
     for (auto& [name, file] : clip["files"].items()) file["path"] = folder + "/" + fs::path(file.value("path", "")).filename().string();
+    keep_files(w, job, watchman, clip);
     seconds += clip.value("total_seconds", 0.0);
     videos.push_back(clip["files"]["video"]);
     videos.back()["seed"] = clip["seed"];
     if (at == 0) result = std::move(clip);
   }
+  if (w.results.remote()) result["kept_away"] = true;
   if (count > 1) result["videos"] = videos, result["total_seconds"] = seconds;
   return result.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -318,13 +336,13 @@ void remove_folder(const std::string& path) {
   fs::remove_all(path, ec);
 }
 
-// Folders of claims before this one, of this job, go; of several clips those that are whole go on in this one's.
+// Folders of claims before this one, of this job, go; clips that are whole go on in this one's.
 void take_over_older_runs(const Worker& w, const Job& job, const std::string& folder) {
   std::error_code ec;
   const int64_t count = clips_of(job);
   for (const auto& e : fs::directory_iterator(w.path(job_folder(job.id)), ec)) {
     if (!e.path().filename().string().starts_with("run.") || e.path() == fs::path(w.path(folder))) continue;
-    for (int64_t at = 0; count > 1 && at < count; ++at) {
+    for (int64_t at = 0; at < count; ++at) {
       const std::string note = fmt::format("/made.{}.json", at);
       Json clip = read_note(e.path().string() + note, identity_of(w, job));
       if (clip.is_null()) continue;
@@ -410,6 +428,23 @@ bool settle(const Worker& w, const Lease& lease, const Outcome& outcome) {
   return taken;
 }
 
+// What a player may be in the middle of stays.
+void remove_all_but_stream(const std::string& folder) {
+  std::error_code ec;
+  for (const auto& e : fs::directory_iterator(folder, ec))
+    if (e.path().filename() != "stream.mp4") remove_folder(e.path().string());
+}
+
+// What claims have sent to a store of results and nobody wants: all of the job, or all but the run that is its result.
+void forget_kept(const Worker& w, const std::string& home, const std::string& except) {
+  if (!w.results.remote()) return;
+  try {
+    w.results.forget(home, except);
+  } catch (const Error& e) {
+    spdlog::warn("worker {}: {}; the sweep comes by later", w.name, e.what());
+  }
+}
+
 void run_one(const Worker& w, const Job& job) {
   const Lease lease{job.id, job.token};
   const std::string home = job_folder(job.id), folder = fmt::format("{}/run.{}", home, job.token);
@@ -429,7 +464,11 @@ void run_one(const Worker& w, const Job& job) {
     spdlog::error("worker {}: {}", w.name, outcome.text);
     sleep_unless(w.stop, 2s);
   }
-  if (!(taken && outcome.kind == Outcome::completed)) remove_folder(w.path(folder));
+  const bool completed = taken && outcome.kind == Outcome::completed;
+  if (completed && w.results.remote()) remove_all_but_stream(w.path(folder));
+  if (taken && outcome.kind == Outcome::released && fs::exists(w.path(folder + "/made.0.json"))) return;   // the next claim takes it over
+  if (!completed) remove_folder(w.path(folder));
+  forget_kept(w, home, completed ? fmt::format("run.{}", job.token) : "");
   if (taken && outcome.kind != Outcome::released) remove_folder(w.path(home + "/checkpoint")), remove_folder(w.path(home + "/preview.png"));
   if (!taken) {
     try {
@@ -452,10 +491,31 @@ std::string host_and_process() {
   return fmt::format("{}:{}", host, getpid());
 }
 
+void sweep_results(JobStore& store, ResultStore& results) {
+  results.sweep([&](const std::string& id, const std::string& run) {
+    const auto job = is_job_id(id) ? store.get(id) : std::nullopt;
+    return job && (job->ended_ms == 0 || (job->status == JobStatus::completed && run == fmt::format("run.{}", job->token)));
+  });
+}
+
+// Whether the job's files went to a store of results: those of before there was one are only here.
+bool is_kept_away(const Job& job) {
+  const Json result = Json::parse(job.result, nullptr, false);
+  return job.status == JobStatus::completed && result.is_object() && result.value("kept_away", false);
+}
+
 }  // namespace
 
-void sweep_data_folder(JobStore& store, const std::string& data) {
-  for (const Job& job : store.sweep()) remove_folder(data + "/" + job_folder(job.id));
+void sweep_data_folder(JobStore& store, ResultStore& results, const std::string& data) {
+  for (const Job& job : store.sweep()) {
+    remove_folder(data + "/" + job_folder(job.id));
+    if (!results.remote()) continue;
+    try {
+      results.forget(job_folder(job.id));
+    } catch (const Error& e) {   // sweep_results() comes by
+      spdlog::warn("{}", e.what());
+    }
+  }
   std::error_code ec;
   const auto old = fs::file_time_type::clock::now() - 1h;
   for (const auto& e : fs::directory_iterator(data + "/jobs", ec)) {
@@ -467,24 +527,33 @@ void sweep_data_folder(JobStore& store, const std::string& data) {
       remove_folder(e.path().string());
     } else if (job->ended_ms > 0) {
       remove_folder(e.path() / "checkpoint");
-      const fs::path stream = e.path() / fmt::format("run.{}", job->token) / "stream.mp4";
+      const std::string last = fmt::format("run.{}", job->token);
+      if (results.remote() && is_kept_away(*job)) remove_all_but_stream(e.path() / last);
+      const fs::path stream = e.path() / last / "stream.mp4";
       if (fs::last_write_time(stream, gone) <= old && !gone) remove_folder(stream);   // it may have been made again since
+      const bool completed = job->status == JobStatus::completed;
       for (const auto& run : fs::directory_iterator(e.path(), gone))
-        if (const std::string name = run.path().filename().string(); name.starts_with("run.") && name != fmt::format("run.{}", job->token))
+        if (const std::string name = run.path().filename().string(); name.starts_with("run.") && !(completed && name == last))
           remove_folder(run.path().string());
     }
   }
 }
 
 void run_worker(JobStore& store, Engine& engine, const WorkerOptions& options, const std::atomic<bool>& stop) {
-  Worker w{store, engine, options, stop, options.name.empty() ? host_and_process() : options.name, model_hash(engine.index().folder)};
-  auto next_sweep = Clock::now();
+  const auto folder = options.results ? nullptr : open_results("", options.data);
+  Worker w{store, options.results ? *options.results : *folder, engine, options, stop, options.name.empty() ? host_and_process() : options.name,
+           model_hash(engine.index().folder)};
+  auto next_sweep = Clock::now(), next_results_sweep = next_sweep;
   while (!stop) {
     try {
       probe_folder(options.data);
       if (Clock::now() >= next_sweep) {
-        sweep_data_folder(store, options.data);
+        sweep_data_folder(store, w.results, options.data);
         next_sweep = Clock::now() + 60s;
+      }
+      if (Clock::now() >= next_results_sweep) {   // it lists every object
+        next_results_sweep = Clock::now() + 1h;
+        sweep_results(store, w.results);
       }
       const int64_t seen = store.revision();
       if (const auto job = store.claim(w.name, options.lease_ms))

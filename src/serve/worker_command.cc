@@ -19,7 +19,7 @@ std::atomic<bool> g_stop{false};   // set by a signal, which has no argument to 
 void on_stop(int) { g_stop = true; }
 
 struct WorkerArguments {
-  std::string model, data, store, plan = "exact", name;
+  std::string model, data, store, results, plan = "exact", name;
   int threads = 0;
   double lease = 30;
 };
@@ -36,8 +36,10 @@ int run(const WorkerArguments& a) {
   const auto store = open_store(a.store.empty() ? "sqlite:" + a.data + "/jobs.db" : a.store);
   const std::string model = resolve_model_folder(a.model);
   Engine engine(model, read_plan(a.plan, model), a.threads ? a.threads : default_thread_count());
+  const auto results = open_results(a.results, a.data);
   WorkerOptions options;
   options.data = a.data;
+  options.results = results.get();
   options.name = a.name;
   options.lease_ms = static_cast<int64_t>(a.lease * 1000);
   options.heartbeat_ms = std::max<int64_t>(50, std::min<int64_t>(options.heartbeat_ms, options.lease_ms / 5));
@@ -53,6 +55,7 @@ Command worker_command(CLI::App& root) {
   app->add_option("--model", a->model, "model folder (default: the h3-nano that comes with the program)")->type_name("DIR");
   app->add_option("--data", a->data, "folder of uploads and results; for all servers and workers of a store the same files")->type_name("DIR")->required();
   app->add_option("--store", a->store, "sqlite:PATH (default: sqlite:DIR/jobs.db) or postgresql://USER@HOST/DATABASE")->type_name("URL");
+  app->add_option("--results", a->results, "where finished files are kept, as the server has it: s3://BUCKET[/PREFIX] (default: the data folder)")->type_name("URL");
   app->add_option("--plan", a->plan, "exact, fast or a plan file (default exact); jobs of other plans fail")->type_name("exact|fast|FILE");
   app->add_option("--threads", a->threads, "threads of the engine (default: the cores this process may use)")->type_name("N")->check(CLI::Range(1, 256));
   app->add_option("--name", a->name, "what the store calls this worker (default: host and process)")->type_name("NAME");

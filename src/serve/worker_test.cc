@@ -301,7 +301,7 @@ TEST_F(Workers, TheSweepRemovesWhatNobodyKnows) {
   const std::string orphan = data_ + "/" + job_folder(new_job_id()), fresh = data_ + "/" + job_folder(new_job_id()), other = data_ + "/jobs/notes";
   for (const std::string& f : {orphan, fresh, other}) fs::create_directories(f + "/input");
   for (const std::string& f : {orphan, other}) fs::last_write_time(f, fs::file_time_type::clock::now() - 2h);
-  sweep_data_folder(*store_, data_);
+  sweep_data_folder(*store_, *open_results("", data_), data_);
   EXPECT_FALSE(fs::exists(orphan));
   EXPECT_TRUE(fs::exists(fresh));
   EXPECT_TRUE(fs::exists(other));

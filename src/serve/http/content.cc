@@ -102,11 +102,14 @@ Response Service::content(const Request& r, const std::string& id) {
                     (numbered ? result.contains("videos") && number < result["videos"].size() : result["files"].contains(variant));
   if (!made) throw HttpError(404, "variant_not_made", "variant", fmt::format("this video has no {}{}", numbered ? "clip " : "", variant));
   const Json& file = numbered ? result["videos"][number] : result["files"][variant];
-  const auto open = open_file(options.data + "/" + file.value("path", ""));
-  if (!open) throw HttpError(404, "content_missing", "id", "the file of this video is no longer there");
+  const std::string path = file.value("path", "");
+  std::optional<KeptFile> kept;
+  if (const auto here = open_file(options.data + "/" + path)) kept = KeptFile{static_cast<uint64_t>(here->info.st_size), here->fd, {}};
+  else kept = results->open(path);   // files of before --results was given are where they were
+  if (!kept) throw HttpError(404, "content_missing", "id", "the file of this video is no longer there");
   const std::string tag = "\"" + file.value("sha256", job.id + variant) + "\"";
   const std::string type = file.value("type", "application/octet-stream");
-  Response out = serve_file(r, *open, type, tag, "private, max-age=31536000, immutable");
+  Response out = serve_kept(r, *kept, type, tag, "private, max-age=31536000, immutable");
   const std::string ending = type.substr(type.find('/') + 1);
   if (out.status < 300) out.set("Content-Disposition", fmt::format("inline; filename=\"{}{}.{}\"", job.id, variant == "video" ? "" : "_" + variant, ending));
   return out;

@@ -65,14 +65,10 @@ double seconds_of(const std::string& text) {
 }
 
 // A file of another job's folder under a name of this one's, shared where the file system can.
-void take_over(const fs::path& from, const fs::path& to) {
-  std::error_code ec;
-  fs::create_directories(to.parent_path());
-  fs::create_hard_link(from, to, ec);
-  if (ec) fs::copy_file(from, to, ec);
-  if (!ec) return;
-  if (!fs::exists(from)) throw HttpError(409, "input_missing", "video", "what the first video was made from is no longer there");
-  fail(ErrorKind::resource, "the data folder cannot be written: {}", ec.message());
+void take_over(ResultStore& results, const std::string& data, const std::string& from, const std::string& to) {
+  const bool here = fs::exists(data + "/" + from);   // an upload, which every machine has, and not a finished file
+  if (!(here ? open_results("", data)->fetch(from, data + "/" + to) : results.fetch(from, data + "/" + to)))
+    throw HttpError(409, "input_missing", "video", "what the first video was made from is no longer there");
 }
 
 int64_t retry_seconds(double seconds) { return std::clamp<int64_t>(std::llround(seconds), 1, 3600); }
@@ -212,7 +208,7 @@ Response Service::accept(Request& r, Accepting& a) {
   const StoredMedia media = store_media(f, options.data, id, options.allow_url, limits);
   if (!a.start.empty()) {
     const std::string path = job_folder(id) + "/input/extend.safetensors";
-    take_over(fs::path(options.data) / a.start, fs::path(options.data) / path);
+    take_over(*results, options.data, a.start, path);
     f.options["extend"] = path;
   }
 

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 #include "serve/http/errors.h"
 
@@ -48,6 +50,23 @@ bool lists_tag(const std::string& header, const std::string& tag) {
   return header == "*" || header.find(tag) != std::string::npos;   // a tag is quoted, so no other one holds it
 }
 
+constexpr uint64_t kPiece = uint64_t{1} << 20;
+
+// A piece in memory at a time, whatever the client takes.
+void stream_kept(Response& out, const KeptFile& file, uint64_t offset, uint64_t length) {
+  out.length = length, out.slow = true;
+  out.stream = [read = file.read, offset, left = length]() mutable -> StreamStep {
+    try {
+      StreamStep step{read(offset, static_cast<size_t>(std::min(left, kPiece))), false, 0};
+      offset += step.bytes.size(), left -= step.bytes.size();
+      return step;
+    } catch (const Error& e) {
+      std::fprintf(stderr, "zoetrope: an answer was cut: %s\n", e.what());
+      return {"", true, 0};
+    }
+  };
+}
+
 }  // namespace
 
 std::optional<Open> open_file(const std::string& path) {
@@ -59,7 +78,11 @@ std::optional<Open> open_file(const std::string& path) {
 }
 
 Response serve_file(const Request& r, const Open& file, const std::string& type, const std::string& tag, const std::string& cache) {
-  const uint64_t size = static_cast<uint64_t>(file.info.st_size);
+  return serve_kept(r, {static_cast<uint64_t>(file.info.st_size), file.fd, {}}, type, tag, cache);
+}
+
+Response serve_kept(const Request& r, const KeptFile& file, const std::string& type, const std::string& tag, const std::string& cache) {
+  const uint64_t size = file.bytes;
   Response out;
   out.set("ETag", tag).set("Cache-Control", cache).set("Accept-Ranges", "bytes");
   if (const std::string* known = r.header("if-none-match"); known && lists_tag(*known, tag)) {
@@ -77,10 +100,11 @@ Response serve_file(const Request& r, const Open& file, const std::string& type,
   if (kind == RangeKind::one) {
     out.status = 206;
     out.set("Content-Range", fmt::format("bytes {}-{}/{}", range.first, range.last, size));
-    out.file = FileBody{file.fd, range.first, range.last - range.first + 1};
-  } else {
-    out.file = FileBody{file.fd, 0, size};
   }
+  const bool part = kind == RangeKind::one;   // a malformed one may have left numbers behind
+  const uint64_t first = part ? range.first : 0, length = part ? range.last - range.first + 1 : size;
+  if (file.fd) out.file = FileBody{file.fd, first, length};
+  else if (length) stream_kept(out, file, first, length);
   return out;
 }
 

@@ -129,7 +129,17 @@ Job playable_job(Service& s, const Request& r, const std::string& id) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   const std::filesystem::path stream = stream_path(s, job);
-  if (!open_file(stream.string())) write_fragments(stream.parent_path() / "video.mp4", stream);
+  if (open_file(stream.string())) return job;
+  const std::filesystem::path video = stream.parent_path() / "video.mp4";
+  if (open_file(video.string())) {
+    write_fragments(video, stream);
+    return job;
+  }
+  if (!s.results->fetch(fmt::format("{}/run.{}/video.mp4", job_folder(job.id), job.token), video))
+    throw HttpError(404, "content_missing", "id", "the file of this video is no longer there");
+  write_fragments(video, stream);
+  std::error_code ec;
+  std::filesystem::remove(video, ec);
   return job;
 }
 

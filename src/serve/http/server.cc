@@ -117,6 +117,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Request request_;
   Response response_;
   std::string piece_;
+  uint64_t left_ = 0;         // bytes of a stream of known length that were not sent yet
   uint64_t lingered_ = 0;
   size_t reserved_ = 0;       // of the server's budget for bodies
   int requests_ = 0;
@@ -262,7 +263,9 @@ void Session::answer(Response response, bool body_unread) {
   return_body();
   request_.body = {};
   close_after_ = close_after_ || body_unread || response_.close || server_.draining;
-  if (response_.stream && !chunked_) close_after_ = true;
+  chunked_ = chunked_ && !response_.length;
+  left_ = response_.length.value_or(0);
+  if (response_.stream && !response_.length && !chunked_) close_after_ = true;
   whole_ = {};
   whole_.version(11);
   whole_.result(static_cast<unsigned>(response_.status));
@@ -273,6 +276,7 @@ void Session::answer(Response response, bool body_unread) {
   const bool bare = response_.status == 204 || response_.status == 304;
   if (response_.stream) {
     if (chunked_) whole_.chunked(true);
+    else if (response_.length) whole_.content_length(*response_.length);
   } else if (!bare) {
     whole_.content_length(response_.file ? response_.file->length : response_.body.size());
   }
@@ -318,14 +322,20 @@ void Session::write_file() {
 }
 
 void Session::step_stream() {
-  on_pool(false, [this] {
+  on_pool(response_.slow, [this] {
     auto step = std::make_shared<StreamStep>(response_.stream());
     return [step](Session& s) { s.write_stream(std::move(*step)); };
   });
 }
 
 void Session::write_stream(StreamStep step) {
-  step.done = step.done || server_.draining;
+  if (response_.length) {
+    left_ -= std::min<uint64_t>(left_, step.bytes.size());
+    if (step.done && left_ > 0) return close();   // a cut answer is seen as one
+    step.done = left_ == 0;
+  } else {
+    step.done = step.done || server_.draining;
+  }
   auto next = [self = shared_from_this(), done = step.done, wait = step.wait_ms](ErrorCode ec, size_t) {
     if (ec) return self->close();
     if (done) return self->finish();

@@ -76,7 +76,8 @@ bool foreign_origin(const Request& r, const std::vector<std::string>& allowed) {
 }  // namespace
 
 Service::Service(const ServiceOptions& o, JobStore& s, const h3::ModelIndex& i, int64_t hidden, int64_t weight_bytes)
-    : options(o), store(s), index(i), keys(o.keys_file.empty() ? Keys() : Keys(o.keys_file)), pricer(i, hidden, weight_bytes), start_seconds_(std::time(nullptr)) {
+    : options(o), store(s), results(open_results(o.results, o.data)), index(i),
+      keys(o.keys_file.empty() ? Keys() : Keys(o.keys_file)), pricer(i, hidden, weight_bytes), start_seconds_(std::time(nullptr)) {
   watcher = std::make_unique<Watcher>(store, [this](const Job& job) { ended(job); });
   if (!options.webhooks.prefixes.empty()) webhooks = std::make_unique<Webhooks>(store, options.webhooks, metrics);
 }
@@ -236,7 +237,7 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/videos/characters", "Create a character (not possible)", kCreate, false, not_yet},
       {"GET", "/v1/videos/{id}", "One video", kRead, false, [](S& s, R& r, Id id) { return s.retrieve(r, id); }},
       {"DELETE", "/v1/videos/{id}", "Delete a video, finished or not", kDelete, true, [](S& s, R& r, Id id) { return s.remove(r, id); }},
-      {"GET", "/v1/videos/{id}/content", "Bytes of a finished video, its thumbnail or its spritesheet", kRead, false, [](S& s, R& r, Id id) { return s.content(r, id); }},
+      {"GET", "/v1/videos/{id}/content", "Bytes of a finished video, its thumbnail or its spritesheet", kRead, true, [](S& s, R& r, Id id) { return s.content(r, id); }},
       {"GET", "/v1/videos/{id}/events", "Progress as Server-Sent Events", kRead, false, [](S& s, R& r, Id id) { return s.events(r, id); }},
       {"GET", "/v1/videos/{id}/preview", "The latest picture of a video in the making", kRead, false, [](S& s, R& r, Id id) { return s.preview(r, id); }},
       {"GET", "/v1/videos/{id}/stream", "A video that plays while it is being made: fragmented MP4", kRead, false,
@@ -264,7 +265,7 @@ const std::vector<Route>& routes() {
          return json_response({{"object", "list"}, {"data", {{{"id", s.options.models.front()}, {"object", "model"}, {"created", 0}, {"owned_by", "zoetrope"}}}}});
        }},
       {"GET", "/healthz", "Whether the server lives", kNone, false, [](S&, R&, Id) { return json_response({{"status", "ok"}}); }},
-      {"GET", "/readyz", "Whether the server can take and make videos", kNone, false, [](S& s, R&, Id) { return s.ready(); }},
+      {"GET", "/readyz", "Whether the server can take and make videos", kNone, true, [](S& s, R&, Id) { return s.ready(); }},
       {"GET", "/metrics", "Metrics for Prometheus", kMetrics, false, [](S& s, R&, Id) { return s.metrics_page(); }},
       {"GET", "/openapi.json", "This document", kNone, false, [](S& s, R&, Id) { return s.openapi(); }},
   };

@@ -14,11 +14,13 @@
 #include "serve/http/watcher.h"
 #include "serve/http/webhooks.h"
 #include "serve/live/live_hub.h"
+#include "serve/store/result_store.h"
 
 namespace zt::http {
 
 struct ServiceOptions {
   std::string data;                          // folder of uploads and results
+  std::string results;                       // where finished files are kept, as open_results() takes it
   std::string keys_file;                     // "": no keys, loopback only
   std::vector<std::string> models;           // names that requests may use, the first is the true one
   std::vector<std::string> cors_origins;     // "*": any
@@ -71,6 +73,7 @@ class Service {
 
   ServiceOptions options;
   JobStore& store;
+  const std::unique_ptr<ResultStore> results;
   const h3::ModelIndex& index;
   Keys keys;
   Metrics metrics;

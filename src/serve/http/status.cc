@@ -204,6 +204,7 @@ Response Service::ready() {
       problem = e.what();
     }
   }
+  if (problem.empty()) problem = results->problem();
   if (problem.empty()) return json_response({{"status", "ready"}});
   return error_response(503, "not_ready", "", problem);
 }

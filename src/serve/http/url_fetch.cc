@@ -1,17 +1,15 @@
 #include "serve/http/url_fetch.h"
 
 #include <arpa/inet.h>
-#include <curl/curl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
-#include <memory>
-#include <mutex>
 
 #include "base/error.h"
+#include "serve/curl_handle.h"
 
 namespace zt::http {
 
@@ -69,16 +67,6 @@ curl_socket_t open_socket(void* user, curlsocktype, curl_sockaddr* address) {
   return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-using Easy = std::unique_ptr<CURL, void (*)(CURL*)>;
-
-Easy easy() {
-  static std::once_flag once;
-  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  Easy curl(curl_easy_init(), curl_easy_cleanup);
-  if (!curl) fail(ErrorKind::resource, "no memory to speak to a URL");
-  return curl;
-}
-
 }  // namespace
 
 bool is_public_address(const std::string& text) {
@@ -89,7 +77,7 @@ bool is_public_address(const std::string& text) {
 }
 
 std::string fetch_url(const std::string& url, const FetchLimits& limits) {
-  const Easy curl = easy();
+  const CurlHandle curl = new_curl_handle();
   Fetch f{{}, limits.bytes};
   char why[CURL_ERROR_SIZE] = "";
   auto set = [&](auto option, auto value) { curl_easy_setopt(curl.get(), option, value); };
@@ -122,14 +110,9 @@ std::string fetch_url(const std::string& url, const FetchLimits& limits) {
 }
 
 long post_url(const std::string& url, const std::string& body, const std::vector<std::string>& headers, long seconds) {
-  const Easy curl = easy();
+  const CurlHandle curl = new_curl_handle();
   Fetch f{{}, 64 << 10};
-  std::unique_ptr<curl_slist, void (*)(curl_slist*)> list(nullptr, curl_slist_free_all);
-  for (const std::string& h : headers) {
-    curl_slist* longer = curl_slist_append(list.get(), h.c_str());
-    if (!longer) fail(ErrorKind::resource, "no memory to speak to a URL");
-    list.release(), list.reset(longer);
-  }
+  const CurlList list = curl_list(headers);
   auto set = [&](auto option, auto value) { curl_easy_setopt(curl.get(), option, value); };
   set(CURLOPT_URL, url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");

@@ -1,6 +1,7 @@
 // Jobs as VideoResources: retrieve, list, delete, cancel.
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 
 #include "serve/http/service.h"
@@ -117,6 +118,13 @@ Response Service::remove(const Request& r, const std::string& id) {
   if (!store.erase(job.id, owner(r))) throw HttpError(404, "not_found", "id", "the video is gone already");
   std::error_code ec;
   std::filesystem::remove_all(options.data + "/" + job_folder(job.id), ec);
+  if (results->remote()) {
+    try {
+      results->forget(job_folder(job.id));
+    } catch (const Error& e) {   // it is deleted all the same; a worker's sweep removes what nobody wants
+      std::fprintf(stderr, "zoetrope: deleting %s: %s\n", job.id.c_str(), e.what());
+    }
+  }
   return json_response({{"id", job.id}, {"object", "video.deleted"}, {"deleted", true}});
 }
 
