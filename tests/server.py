@@ -149,6 +149,14 @@ def frames_of(clip):
     return np.frombuffer(raw, np.uint8).reshape(-1, 64, 96).astype(np.float32)
 
 
+def streams_of(clip):
+    """Hashes of an MP4's frames and sound as they are encoded; its metadata name the job's own files."""
+    with tempfile.NamedTemporaryFile(suffix=".mp4") as f:
+        f.write(clip)
+        f.flush()
+        return subprocess.run(["ffmpeg", "-v", "error", "-i", f.name, "-map", "0", "-c", "copy", "-f", "streamhash", "-"], capture_output=True, check=True, text=True).stdout
+
+
 def node_client(s):
     folder = EXE.parent / "node"
     if not (folder / "node_modules/openai").is_dir():
@@ -529,6 +537,28 @@ def described(folder):
     s.stop()
 
 
+def caches(folder):
+    """What is kept across requests is counted, and changes no byte."""
+    def metric(s, name, cache):
+        return float(re.search(rf'^zoetrope_cache_{name}{{cache="{cache}"}} (\S+)', s.request("GET", "/metrics").data.decode(), re.M).group(1))
+
+    clips = {}
+    for mib in ("0", "16"):
+        s = Server(folder / f"cache{mib}", "--cache", mib)
+        frame = "data:image/png;base64," + base64.b64encode(png(96, 64)).decode()
+        made = [s.wait(s.request("POST", "/v1/videos", {**SMALL, "seed": 7, **more}).json["id"]) for more in ({}, {}, {"first_frame": frame}, {"first_frame": frame})]
+        clips[mib] = [streams_of(s.request("GET", f"/v1/videos/{v['id']}/content").data) for v in made]
+        found = {(n, c): metric(s, n, c) for n in ("hits_total", "misses_total", "bytes") for c in ("prompt", "condition", "adaln")}
+        if mib == "16":
+            check("cache: hits and misses are counted", found["hits_total", "prompt"] == 2 and found["misses_total", "prompt"] == 2 and
+                  found["hits_total", "condition"] == 1 == found["misses_total", "condition"] and found["hits_total", "adaln"] > 0, found)
+            check("cache: and bytes, within the limit", 0 < found["bytes", "prompt"] + found["bytes", "condition"] <= 16 << 20, found)
+        else:
+            check("cache: 0 keeps nothing", sum(found[n, c] for n in ("hits_total", "bytes") for c in ("prompt", "condition")) == 0, found)
+        s.stop()
+    check("cache: the same bytes with and without", clips["0"] == clips["16"] and all(c[0] == c[1] and c[2] == c[3] != c[0] for c in clips.values()), clips)
+
+
 def too_large(folder):
     s = Server(folder / "tight", "--workers", "0", "--memory", "64", "--max-body", "1")
     r = s.request("POST", "/v1/videos", {**SMALL, "size": "4096x4096"})
@@ -567,6 +597,7 @@ def main():
         webhooks(folder)
         keys(folder)
         too_large(folder)
+        caches(folder)
         described(folder)
         under_load()
     return close()

@@ -56,8 +56,10 @@ class Denoiser {
   virtual std::unique_ptr<Prepared> prepare(const Ctx& ctx, const PackedLayout& layout, ConstMat prompt_embeds) const = 0;
 
   // Noise levels that will be asked for: what depends on them alone is computed now and kept for later requests, as far as memory
-  // allows. step() gives the same bytes with and without.
-  virtual void prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) = 0;
+  // allows. step() gives the same bytes with and without. Returns how many of the distinct levels were not kept before.
+  virtual int64_t prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) = 0;
+
+  virtual int64_t timestep_bytes() const = 0;     // of all that is kept so
 
   // timestep: the distinct t values, ascending; timestep_indices [S]: each row's index into it.
   // video_rows, audio_rows: conditions and targets; outputs have the same rows. Throws Cancelled between blocks.

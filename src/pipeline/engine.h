@@ -7,6 +7,7 @@
 #include "models/qwen3_vl/processor.h"
 #include "models/roles.h"
 #include "nn/plan.h"
+#include "pipeline/caches.h"
 #include "pipeline/request.h"
 #include "text/tokenizer.h"
 
@@ -37,6 +38,7 @@ class Engine {
   AudioCodec& audio_codec(bool with_encoder);
   Exec exec(const std::atomic<bool>* cancel) { return {threads_, ops_, arena_, cancel}; }
   Arena& arena() { return arena_; }
+  Caches& caches() { return caches_; }       // of this engine's requests; keeps nothing until it is given bytes
 
  private:
   h3::ModelIndex index_;
@@ -44,6 +46,7 @@ class Engine {
   const Ops& ops_;
   Threads threads_;
   Arena arena_;
+  Caches caches_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<qwen3_vl::ProcessorConfig> processor_;
   std::unique_ptr<TextEncoder> text_encoder_;

@@ -16,6 +16,16 @@ View f32_view(const std::vector<float>& v) { return {v.data(), DType::f32, {stat
 
 }  // namespace
 
+std::string key_of(const TextInput& input, int64_t layer) {
+  std::string key = fmt::format("{} {} ", layer, bytes_key(input.token_ids.data(), input.token_ids.size() * sizeof(int32_t)));
+  key += bytes_key(input.mm_token_type_ids.data(), input.mm_token_type_ids.size() * sizeof(int32_t));
+  for (const VisionInput& v : input.vision) {
+    key += fmt::format(" {} {}x{} ", v.video, v.grid_h, v.grid_w);
+    for (const Picture& p : v.frames) key += media_key(p);
+  }
+  return key;
+}
+
 Tensor copy_of(const Tensor& t) {
   Tensor out(t.shape());
   std::copy_n(t.data(), t.count(), out.data());
@@ -72,14 +82,16 @@ Tensor Run::encode_text(const Ctx& ctx) {
   tap("token_ids", i32_view(presentation.token_ids));
   tap("text_token_tags", i32_view(presentation.text_token_tags));
   tap("mm_token_type_ids", i32_view(presentation.mm_token_type_ids));
-  Tensor embeds = engine.text_encoder(request.config.text_encoder_layer).encode(ctx, input, static_cast<int>(request.config.text_encoder_layer));
+  const int64_t layer = request.config.text_encoder_layer;
+  auto encode = [&] { return engine.text_encoder(layer).encode(ctx, input, static_cast<int>(layer)); };
+  Tensor embeds = caching() ? engine.caches().get(CacheKind::prompt, key_of(input, layer), encode) : encode();
   tap("prompt_embeds", embeds.view());
   finite(embeds.mat(), "text");
   return embeds;
 }
 
 // Posterior sample under its own generator, rounded to float16, normalised: the recipe that the released model was trained with.
-void Run::encode_pixels(const Ctx& ctx, const Condition& c, size_t index) {
+Tensor Run::pixels_to_latents(const Ctx& ctx, const Condition& c, size_t index) {
   VideoCodec& codec = engine.video_codec(true);
   Tensor moments = codec.encode(ctx, c.pixels);
   const int64_t channels = codec.latent_channels(), per = moments.count() / (2 * channels);
@@ -112,12 +124,25 @@ void Run::encode_pixels(const Ctx& ctx, const Condition& c, size_t index) {
     tap(fmt::format("condition_pixels_u8.{}", index),
         {planes.data(), DType::u8, {1, 3, static_cast<int64_t>(kept.size()), kept[0]->height, kept[0]->width}});
   }
-  finite(ConstMat(latents.data(), 1, latents.count(), latents.count()), "condition");
-  condition_latents.push_back(std::move(latents));
-  condition_shapes.push_back(shape);
+  return latents;
 }
 
-void Run::encode_sound(const Ctx& ctx, const Sound& s, size_t index) {
+void Run::encode_pixels(const Ctx& ctx, const Condition& c, size_t index) {
+  auto encode = [&] { return pixels_to_latents(ctx, c, index); };
+  Tensor latents;
+  if (caching()) {
+    std::string key = fmt::format("seed {} ", request.config.keyframe_encode_seed);
+    for (const Picture& p : c.pixels) key += media_key(p);
+    latents = engine.caches().get(CacheKind::condition, key, encode);
+  } else {
+    latents = encode();
+  }
+  finite(ConstMat(latents.data(), 1, latents.count(), latents.count()), "condition");
+  condition_shapes.push_back({latents.dim(1), latents.dim(2), latents.dim(3)});
+  condition_latents.push_back(std::move(latents));
+}
+
+Tensor Run::sound_to_rows(const Ctx& ctx, const Sound& s, size_t index) {
   AudioCodec& codec = engine.audio_codec(true);
   Tensor mean = codec.encode(ctx, s);   // [2, channels, La]
   tap(fmt::format("condition_audio_mean.{}", index), mean.view());
@@ -128,6 +153,12 @@ void Run::encode_sound(const Ctx& ctx, const Sound& s, size_t index) {
       for (int64_t c = 0; c < channels; ++c)
         rows.mat().row(side * n + k)[c] = (mean.data()[(side * channels + c) * n + k] - codec.latents_mean()[static_cast<size_t>(c)]) /
                                           codec.latents_std()[static_cast<size_t>(c)];
+  return rows;
+}
+
+void Run::encode_sound(const Ctx& ctx, const Sound& s, size_t index) {
+  auto encode = [&] { return sound_to_rows(ctx, s, index); };
+  Tensor rows = caching() ? engine.caches().get(CacheKind::condition, media_key(s), encode) : encode();
   finite(rows.mat(), "condition");
   condition_sounds.push_back(std::move(rows));
 }
@@ -266,7 +297,10 @@ void Run::denoise(const Ctx& ctx, ConstMat prompt_embeds) {
     std::vector<float> all;
     for (int64_t i = 0; i < evaluations; ++i)
       for (float t : levels(video, audio, i).timestep) all.push_back(t);
-    timer.time(Stage::denoise, [&] { denoiser.prepare_timesteps(ctx, all); });
+    const int64_t made = timer.time(Stage::denoise, [&] { return denoiser.prepare_timesteps(ctx, all); });
+    std::sort(all.begin(), all.end());
+    const int64_t levels = std::unique(all.begin(), all.end()) - all.begin();
+    engine.caches().count(CacheKind::adaln, levels - made, made, denoiser.timestep_bytes());
     result.stages.back().runs = 0;
   }
   StepReuse reuse(engine.plan().reuse);

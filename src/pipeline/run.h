@@ -48,6 +48,7 @@ class StageTimer {
 };
 
 Tensor copy_of(const Tensor& t);
+std::string key_of(const TextInput& input, int64_t layer);
 
 // A chunk's frames as uint8 [count, height, width, 3], ties to even.
 std::vector<uint8_t> to_rgb(const Exec& exec, const FrameChunk& chunk);
@@ -72,6 +73,8 @@ struct Run {
   Clock::duration preview_time{};              // what it took
   StageTime encoding{Stage::encode};           // of the thread that encodes
 
+  // Whether values of other requests may stand in: a trace wants to see them made, given noise makes others.
+  bool caching() const { return !tracing() && request.noise.empty() && engine.caches().on(); }
   bool tracing() const { return static_cast<bool>(hooks.tap); }
   void tap(const std::string& name, const View& v) const {
     if (hooks.tap) hooks.tap(name, v);
@@ -110,6 +113,8 @@ struct Run {
   void prepare();
   Tensor encode_text(const Ctx& ctx);
   void encode_conditions(const Ctx& ctx);
+  Tensor pixels_to_latents(const Ctx& ctx, const Condition& c, size_t index);
+  Tensor sound_to_rows(const Ctx& ctx, const Sound& s, size_t index);
   void encode_pixels(const Ctx& ctx, const Condition& c, size_t index);
   void encode_sound(const Ctx& ctx, const Sound& s, size_t index);
   void build_layout_and_rows();

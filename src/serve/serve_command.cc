@@ -31,7 +31,7 @@ struct ServeOptions {
   http::ServiceOptions service;
   std::string model, store, webhook_secret, plan = "exact", data = "zoetrope-data";
   std::vector<std::string> aliases = {"MiniMax-H3", "sora-2", "sora-2-pro"};
-  int64_t body_mib = 64, memory_mib = -1;
+  int64_t body_mib = 64, memory_mib = -1, cache_mib = 256;
   int workers = 1, threads = 0;
   size_t live = 4;
   std::optional<LiveSettings> channel;   // opened at once; its address is printed
@@ -62,6 +62,8 @@ void bind(CLI::App* app, ServeOptions& o) {
   app->add_option("--max-connections", o.server.max_connections, "connections at once (default 1024)")->type_name("N")->check(CLI::Range(1, 1000000));
   app->add_option("--memory", o.memory_mib, "MiB that a request may need, weights included (default: nine tenths of the machine's); 0: no limit")
       ->type_name("MIB")->check(CLI::Range(0, 1 << 30));
+  app->add_option("--cache", o.cache_mib, "MiB of prompt embeddings and reference latents that are kept for later requests (default 256); 0: none")
+      ->type_name("MIB")->check(CLI::Range(0, 1 << 20));
   app->add_option("--retention", o.service.retention_seconds, "seconds after which ended jobs and their files are deleted (default: never)")
       ->type_name("S")->check(CLI::Range(0, 1 << 30));
   app->add_option("--drain", o.server.drain_seconds, "seconds that open answers get when the server ends (default 30)")->type_name("S")->check(CLI::Range(0.0, 3600.0));
@@ -136,7 +138,7 @@ int run_serve(ServeOptions o) {
   o.service.plan = plan.name;
   o.service.models = {fs::path(model).lexically_normal().filename().string()};
   o.service.models.insert(o.service.models.end(), o.aliases.begin(), o.aliases.end());
-  o.service.memory_bytes = o.memory_mib < 0 ? machine_bytes() / 10 * 9 : o.memory_mib << 20;
+  o.service.memory_bytes = o.memory_mib < 0 ? std::max<int64_t>(machine_bytes() / 10 * 9 - (o.cache_mib << 20), 1) : o.memory_mib << 20;
   o.service.body_bytes = o.server.body_bytes = static_cast<size_t>(o.body_mib) << 20;
   o.server.body_total_bytes = std::max(o.server.body_total_bytes, 2 * o.server.body_bytes);
 
@@ -149,6 +151,8 @@ int run_serve(ServeOptions o) {
   std::unique_ptr<Worker> worker;
   if (o.workers > 0) {
     engine.emplace(model, plan, o.threads > 0 ? o.threads : default_thread_count());
+    engine->caches().limit(o.cache_mib << 20);
+    service.set_cache_stats([&engine] { return engine->caches().stats(); });
     live = std::make_unique<LiveHub>(*engine, turn, LiveOptions{o.data, o.live});
     service.set_live(live.get());
     worker = std::make_unique<Worker>(*store, *service.results, *engine, turn, o.data);

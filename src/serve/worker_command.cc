@@ -22,6 +22,7 @@ struct WorkerArguments {
   std::string model, data, store, results, plan = "exact", name;
   int threads = 0;
   double lease = 30;
+  int64_t cache_mib = 256;
 };
 
 int run(const WorkerArguments& a) {
@@ -36,6 +37,7 @@ int run(const WorkerArguments& a) {
   const auto store = open_store(a.store.empty() ? "sqlite:" + a.data + "/jobs.db" : a.store);
   const std::string model = resolve_model_folder(a.model);
   Engine engine(model, read_plan(a.plan, model), a.threads ? a.threads : default_thread_count());
+  engine.caches().limit(a.cache_mib << 20);
   const auto results = open_results(a.results, a.data);
   WorkerOptions options;
   options.data = a.data;
@@ -58,6 +60,8 @@ Command worker_command(CLI::App& root) {
   app->add_option("--results", a->results, "where finished files are kept, as the server has it: s3://BUCKET[/PREFIX] (default: the data folder)")->type_name("URL");
   app->add_option("--plan", a->plan, "exact, fast or a plan file (default exact); jobs of other plans fail")->type_name("exact|fast|FILE");
   app->add_option("--threads", a->threads, "threads of the engine (default: the cores this process may use)")->type_name("N")->check(CLI::Range(1, 256));
+  app->add_option("--cache", a->cache_mib, "MiB of prompt embeddings and reference latents that are kept for later jobs (default 256); 0: none")
+      ->type_name("MIB")->check(CLI::Range(0, 1 << 20));
   app->add_option("--name", a->name, "what the store calls this worker (default: host and process)")->type_name("NAME");
   app->add_option("--lease", a->lease, "seconds after its last sign of life in which a worker's job is given to another (default 30)")
       ->type_name("S")->check(CLI::Range(0.5, 3600.0));

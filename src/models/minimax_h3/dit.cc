@@ -71,7 +71,8 @@ class Dit final : public Denoiser {
   int64_t video_row_width() const override { return config_.patch_values(); }
   int64_t audio_row_width() const override { return config_.audio_in_channels; }
   std::unique_ptr<Denoiser::Prepared> prepare(const Ctx& ctx, const PackedLayout& layout, ConstMat prompt_embeds) const override;
-  void prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) override;
+  int64_t prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) override;
+  int64_t timestep_bytes() const override;
   void step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<const float> timestep, std::span<const int32_t> timestep_indices,
             ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const override;
 
@@ -228,15 +229,15 @@ Mat Dit::embed_time(const Ctx& ctx, std::span<const float> timestep) const {
   return out;
 }
 
-void Dit::prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) {
+int64_t Dit::prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) {
   std::vector<float> missing;
   for (float t : timesteps)
     if (!modulations_.count(t) && std::find(missing.begin(), missing.end(), t) == missing.end()) missing.push_back(t);
   const size_t h = static_cast<size_t>(config_.hidden_size), width = kModalities * kModulations * h, each = blocks_.size() * width + 2 * h;
-  if (missing.empty() || each * missing.size() > kMostModulationFloats) return;
+  const int64_t n = static_cast<int64_t>(missing.size());
+  if (missing.empty() || each * missing.size() > kMostModulationFloats) return n;
   if (each * (modulations_.size() + missing.size()) > kMostModulationFloats) modulations_.clear();
   Arena::Scope scope(ctx.arena());
-  const int64_t n = static_cast<int64_t>(missing.size());
   Mat temb = embed_time({ctx.exec, {}}, missing), rows = ctx.mat(n, static_cast<int64_t>(width)), out = ctx.mat(n, static_cast<int64_t>(2 * h));
   std::map<float, Modulations> made;   // kept only when whole: a cancelled run leaves nothing half done
   for (float t : missing) made[t] = {std::vector<float>(blocks_.size() * width), std::vector<float>(2 * h)};
@@ -248,6 +249,13 @@ void Dit::prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps) {
   linear(ctx, temb, norm_out_linear_, out);
   for (int64_t i = 0; i < n; ++i) std::copy_n(out.row(i), 2 * h, made[missing[static_cast<size_t>(i)]].out.begin());
   modulations_.merge(made);
+  return n;
+}
+
+int64_t Dit::timestep_bytes() const {
+  int64_t floats = 0;
+  for (const auto& [t, m] : modulations_) floats += static_cast<int64_t>(m.blocks.size() + m.out.size());
+  return floats * static_cast<int64_t>(sizeof(float));
 }
 
 std::vector<const Modulations*> Dit::kept(std::span<const float> timestep) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/minimax_h3/model_index.h"
+#include "pipeline/caches.h"
 #include "pipeline/conditions.h"
 #include "serve/http/errors.h"
 #include "serve/http/keys.h"
@@ -65,6 +66,8 @@ class Service {
   Handler handler();                         // for a Server; the service must outlive it
   void set_stats(std::function<ServerStats()> stats) { stats_ = std::move(stats); }
   void set_worker_state(std::function<std::string()> problem) { worker_problem_ = std::move(problem); }   // "" = none
+
+  void set_cache_stats(std::function<std::array<CacheStats, 3>()> stats) { cache_stats_ = std::move(stats); }
 
   void set_live(LiveHub* live) { live_ = live; }   // null: nothing is made in this process
 
@@ -127,6 +130,7 @@ class Service {
   LiveHub& live();
   std::shared_ptr<LiveChannel> find_live(const Request& r, const std::string& id);
 
+  std::function<std::array<CacheStats, 3>()> cache_stats_;
   std::function<std::string()> worker_problem_;
   LiveHub* live_ = nullptr;
   int64_t start_seconds_ = 0;

@@ -217,6 +217,15 @@ Response Service::metrics_page() {
   metrics.set("zoetrope_predicted_wait_seconds", "", pricer.mean_seconds() * static_cast<double>(c.queued));
   metrics.set("zoetrope_build_info", fmt::format("version=\"{}\",model=\"{}\",plan=\"{}\"", kVersion, label(options.models.front()), label(options.plan)), 1);
   metrics.set("zoetrope_event_streams", "", static_cast<double>(watcher->streams()));
+  if (cache_stats_) {
+    const auto caches = cache_stats_();
+    for (size_t i = 0; i < caches.size(); ++i) {
+      const std::string which = fmt::format("cache=\"{}\"", kCacheNames[i]);
+      metrics.set("zoetrope_cache_hits_total", which, static_cast<double>(caches[i].hits));
+      metrics.set("zoetrope_cache_misses_total", which, static_cast<double>(caches[i].misses));
+      metrics.set("zoetrope_cache_bytes", which, static_cast<double>(caches[i].bytes));
+    }
+  }
   metrics.set("zoetrope_draining", "", draining ? 1 : 0);
   metrics.set("process_resident_memory_bytes", "", resident_bytes());
   metrics.set("process_start_time_seconds", "", static_cast<double>(start_seconds_));
