@@ -37,6 +37,7 @@ std::vector<std::string> read_prompts(const OptimizeOptions& o) {
   return out;
 }
 
+constexpr int kSweeps = 3;
 constexpr double kClockNoise = 1.05;   // of two medians of one plan, measured on a busy machine
 
 class Search {
@@ -51,7 +52,8 @@ class Search {
   Prediction prediction(const Plan& plan);
   std::vector<double> time(const std::vector<const Plan*>& plans);
   void judge(Trial& t);
-  void pass(const PassSpec& spec, double budget);
+  bool pass(const PassSpec& spec, double budget);
+  void sweep(double budget);
   void reference();
   void close_up(OptimizeResult& r);
   void say(const std::string& line) const {
@@ -65,6 +67,7 @@ class Search {
   ClipShape clip_;
   Hardware hardware_;
   Plan current_;
+  int sweep_ = 0;
   std::map<std::string, std::unique_ptr<Engine>> engines_;   // by the formats of their weights; few at a time
   std::vector<ClipOutput> exact_;                            // of each prompt
   std::vector<Trial> trials_;
@@ -150,13 +153,14 @@ void Search::reference() {
   trials_.push_back(t);
 }
 
-void Search::pass(const PassSpec& spec, double budget) {
-  if (skipped(spec.name)) return;
+// Whether the pass changed the plan.
+bool Search::pass(const PassSpec& spec, double budget) {
+  if (skipped(spec.name)) return false;
   const double now = predicted(current_);
   std::vector<Trial> tried;
   for (auto& [option, plan] : spec.options(current_, o_.evaluations)) {
     Trial t;
-    t.pass = spec.name, t.option = option, t.plan = plan, t.predicted = predicted(plan);
+    t.pass = spec.name, t.option = option, t.sweep = sweep_, t.plan = plan, t.predicted = predicted(plan);
     if (t.predicted > 1.25 * now) {   // not worth a run, whatever the error of the prediction
       t.note = "foreseen to be slower";
       trials_.push_back(t);
@@ -183,14 +187,28 @@ void Search::pass(const PassSpec& spec, double budget) {
   for (auto t = tried.begin(); t != tried.end(); ++t)
     if (share(*t) <= limit && largest(t->error) < largest(best->error)) best = t;
   // A pass that changes no byte is kept unless it costs plainly; the others have to gain more than the clock's noise.
-  if (best != tried.end() && best->after < (spec.same_bytes ? 1.2 : 0.98) * best->before) {
+  const bool gained = best != tried.end() && best->after < (spec.same_bytes ? 1.2 : 0.98) * best->before;
+  if (gained) {
     best->accepted = true;
     current_ = best->plan;
     say(fmt::format("{}: {} {:.2f}x, error {:.3g}", spec.name, best->option, best->before / best->after, largest(best->error)));
-  } else {
+  } else if (sweep_ == 1) {
     say(fmt::format("{}: nothing gained", spec.name));
   }
   trials_.insert(trials_.end(), tried.begin(), tried.end());
+  return gained;
+}
+
+// The passes in turn, then once more for as long as one changes something: what a format gains shows only when its stage is no longer
+// a small part of the clip. Passes that claim the same bytes have nothing to gain from that.
+void Search::sweep(double budget) {
+  for (sweep_ = 1; sweep_ <= kSweeps; ++sweep_) {
+    if (sweep_ > 1) say("once more, from the plan so far");
+    bool changed = false;
+    for (const PassSpec& spec : optimizer_passes())
+      if (sweep_ == 1 || !spec.same_bytes) changed = pass(spec, budget) || changed;
+    if (!changed) break;
+  }
 }
 
 // Measures the plan found once more, whole.
@@ -232,7 +250,7 @@ OptimizeResult Search::run() {
   std::vector<double> budgets = o_.seconds_per_second > 0 ? std::vector<double>{0.01, 0.03, 0.1, 0.2, 0.4, 0.8} : std::vector<double>{o_.quality};
   for (double budget : budgets) {
     if (budgets.size() > 1) say(fmt::format("error budget {:g}", budget));
-    for (const PassSpec& spec : optimizer_passes()) pass(spec, budget);
+    sweep(budget);
     if (o_.seconds_per_second > 0 && time({&current_})[0] <= o_.seconds_per_second * static_cast<double>(clip_.frames) / h3::kFps) break;
   }
   OptimizeResult r;

@@ -3,7 +3,8 @@
 //
 // Named passes, one after another, each try their options on the plan so far: the cost model drops options that it foresees to be slower,
 // the rest are run on held-out prompts, timed in turns with the plan so far, and held against plan exact. A pass keeps the fastest option
-// whose error stays in the budget; those that claim the same bytes are checked for exactly that. What each pass gained is recorded.
+// whose error stays in the budget; those that claim the same bytes are checked for exactly that. What each pass gained is recorded. The passes
+// are gone through again, three times at most, while one still changes the plan.
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct OptimizeOptions {
 // One try of a pass.
 struct Trial {
   std::string pass, option;
+  int sweep = 0;                                 // 1: the passes' first turn
   Plan plan;
   double predicted = 0, before = 0, after = 0;   // seconds of the clips; before: the plan so far, measured in turns
   Distance error;                                // mean over the prompts; psnr too

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -51,12 +52,20 @@ TEST(Optimize, StaysInTheBudgetAndWritesAPlanThatReads) {
   for (const char* of : {"audio_latents", "frames", "sound"}) EXPECT_LE(plan.measured.at("error").at(of).get<double>(), o.quality) << of;
   EXPECT_GT(plan.measured.at("seconds").get<double>(), 0);
   std::set<std::string> seen;
+  std::map<int, int> tried, kept;   // by sweep
   for (const Json& t : plan.measured.at("choices")) {
+    ++tried[t.at("sweep").get<int>()], kept[t.at("sweep").get<int>()] += t.at("accepted").get<bool>();
+    if (t.at("sweep").get<int>() > 1) EXPECT_TRUE(t.at("pass") != "adaln_tables" && t.at("pass") != "overlap") << t.dump();
     seen.insert(t.at("pass").get<std::string>());
     if (t.at("pass") == "adaln_tables" || t.at("pass") == "overlap") EXPECT_TRUE(t.at("same_bytes").get<bool>()) << t.dump();
     if (t.at("accepted").get<bool>()) EXPECT_LE(t.at("error").at("latents").get<double>(), o.quality);
   }
   EXPECT_EQ(seen, (std::set<std::string>{"reference", "adaln_tables", "overlap", "denoiser", "attention", "reuse", "evaluations"}));
+  EXPECT_EQ(tried[0], 1);   // the reference
+  const int last = tried.rbegin()->first;
+  EXPECT_GE(last, 2);       // the first sweep always changes something: the tables
+  for (int sweep = 1; sweep < last; ++sweep) EXPECT_GT(kept[sweep], 0) << sweep;
+  EXPECT_TRUE(last == 3 || kept[last] == 0) << "stopped after sweep " << last << ", which changed the plan";
   EXPECT_EQ(plan.measured.at("stages").size(), 4u);
   std::ifstream in(o.report);
   std::stringstream page;

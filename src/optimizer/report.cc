@@ -101,7 +101,7 @@ std::string stage_rows(const OptimizeResult& r) {
 Json result_to_json(const OptimizeOptions& o, const OptimizeResult& r) {
   Json trials = Json::array(), stages = Json::array();
   for (const Trial& t : r.trials) {
-    Json j{{"pass", t.pass}, {"option", t.option}, {"predicted_seconds", t.predicted}, {"accepted", t.accepted}};
+    Json j{{"pass", t.pass}, {"option", t.option}, {"sweep", t.sweep}, {"predicted_seconds", t.predicted}, {"accepted", t.accepted}};
     if (t.measured) j["error"] = to_json(t.error), j["worst"] = t.worst, j["same_bytes"] = t.same_bytes;
     if (t.after > 0) j["seconds_before"] = t.before, j["seconds_after"] = t.after, j["gain"] = t.before / t.after;
     if (!t.note.empty()) j["note"] = t.note;
@@ -143,9 +143,9 @@ std::string result_html(const OptimizeOptions& o, const OptimizeResult& r) {
       r.trials[0].after / r.seconds, o.evaluations, r.prompts.size(), r.error.latents, r.worst, r.error.audio_latents, r.error.frames, r.error.psnr,
       o.cpu_time ? " of one processor" : "");
   out += "<h2>What was tried</h2>" + pareto(r);
-  out += "<h2>What each pass gained and cost</h2><table><tr><th>pass<th>option<th>foreseen, s<th>before, s<th>after, s<th>gain<th>error<th>dB<th></tr>";
+  out += "<h2>What each pass gained and cost</h2><table><tr><th>sweep<th>pass<th>option<th>foreseen, s<th>before, s<th>after, s<th>gain<th>error<th>dB<th></tr>";
   for (const Trial& t : r.trials)
-    out += fmt::format("<tr><td>{}<td>{}<td>{:.3f}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>", escaped(t.pass), escaped(t.option), t.predicted,
+    out += fmt::format("<tr><td>{}<td>{}<td>{}<td>{:.3f}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>", t.sweep, escaped(t.pass), escaped(t.option), t.predicted,
                        t.after > 0 ? fmt::format("{:.3f}", t.before) : "", t.after > 0 ? fmt::format("{:.3f}", t.after) : "",
                        t.after > 0 ? fmt::format("{:.2f}x", t.before / t.after) : "", t.measured ? fmt::format("{:.3g}", largest(t.error)) : "",
                        t.measured ? fmt::format("{:.1f}", t.error.psnr) : "", t.accepted ? "<b>kept</b>" : escaped(t.note));
