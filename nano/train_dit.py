@@ -20,7 +20,7 @@ LENGTHS = {22: 16, 39: 10, 56: 6, 124: 3}                     # frames: batch
 
 def weight(m):
     """Plain captions (no adverb, no size), the motions that people try first and those whose shapes are not held yet (docs/nano.md) are drawn more often."""
-    return (1.3 if m["speed"] == "" else 1) * (1.7 if m["size"] == "medium" else 1) * {"bounce": 1.6, "left": 1.3, "right": 1.3, "orbit": 3.0, "spin": 4.0}.get(m["motion"], 1)
+    return (1.3 if m["speed"] == "" else 1) * (1.7 if m["size"] == "medium" else 1) * {"bounce": 2.0, "left": 1.3, "right": 1.3, "orbit": 5.0, "spin": 6.0}.get(m["motion"], 1)
 
 
 def batches(P, rng, n_cap=4):
