@@ -52,7 +52,7 @@ class Search {
   Prediction prediction(const Plan& plan);
   std::vector<double> time(const std::vector<const Plan*>& plans);
   void judge(Trial& t);
-  bool pass(const PassSpec& spec, double budget);
+  bool pass(const PassSpec& spec, int turn, double budget);
   void sweep(double budget);
   void reference();
   void close_up(OptimizeResult& r);
@@ -67,7 +67,6 @@ class Search {
   ClipShape clip_;
   Hardware hardware_;
   Plan current_;
-  int sweep_ = 0;
   std::map<std::string, std::unique_ptr<Engine>> engines_;   // by the formats of their weights; few at a time
   std::vector<ClipOutput> exact_;                            // of each prompt
   std::vector<Trial> trials_;
@@ -154,13 +153,13 @@ void Search::reference() {
 }
 
 // Whether the pass changed the plan.
-bool Search::pass(const PassSpec& spec, double budget) {
+bool Search::pass(const PassSpec& spec, int turn, double budget) {
   if (skipped(spec.name)) return false;
   const double now = predicted(current_);
   std::vector<Trial> tried;
   for (auto& [option, plan] : spec.options(current_, o_.evaluations)) {
     Trial t;
-    t.pass = spec.name, t.option = option, t.sweep = sweep_, t.plan = plan, t.predicted = predicted(plan);
+    t.pass = spec.name, t.option = option, t.sweep = turn, t.plan = plan, t.predicted = predicted(plan);
     if (t.predicted > 1.25 * now) {   // not worth a run, whatever the error of the prediction
       t.note = "foreseen to be slower";
       trials_.push_back(t);
@@ -192,7 +191,7 @@ bool Search::pass(const PassSpec& spec, double budget) {
     best->accepted = true;
     current_ = best->plan;
     say(fmt::format("{}: {} {:.2f}x, error {:.3g}", spec.name, best->option, best->before / best->after, largest(best->error)));
-  } else if (sweep_ == 1) {
+  } else if (turn == 1) {
     say(fmt::format("{}: nothing gained", spec.name));
   }
   trials_.insert(trials_.end(), tried.begin(), tried.end());
@@ -202,11 +201,11 @@ bool Search::pass(const PassSpec& spec, double budget) {
 // The passes in turn, then once more for as long as one changes something: what a format gains shows only when its stage is no longer
 // a small part of the clip. Passes that claim the same bytes have nothing to gain from that.
 void Search::sweep(double budget) {
-  for (sweep_ = 1; sweep_ <= kSweeps; ++sweep_) {
-    if (sweep_ > 1) say("once more, from the plan so far");
+  for (int turn = 1; turn <= kSweeps; ++turn) {
+    if (turn > 1) say("once more, from the plan so far");
     bool changed = false;
     for (const PassSpec& spec : optimizer_passes())
-      if (sweep_ == 1 || !spec.same_bytes) changed = pass(spec, budget) || changed;
+      if (turn == 1 || !spec.same_bytes) changed = pass(spec, turn, budget) || changed;
     if (!changed) break;
   }
 }

@@ -55,10 +55,10 @@ TEST(Optimize, StaysInTheBudgetAndWritesAPlanThatReads) {
   std::map<int, int> tried, kept;   // by sweep
   for (const Json& t : plan.measured.at("choices")) {
     ++tried[t.at("sweep").get<int>()], kept[t.at("sweep").get<int>()] += t.at("accepted").get<bool>();
-    if (t.at("sweep").get<int>() > 1) EXPECT_TRUE(t.at("pass") != "adaln_tables" && t.at("pass") != "overlap") << t.dump();
+    if (t.at("sweep").get<int>() > 1) { EXPECT_TRUE(t.at("pass") != "adaln_tables" && t.at("pass") != "overlap") << t.dump(); }
     seen.insert(t.at("pass").get<std::string>());
-    if (t.at("pass") == "adaln_tables" || t.at("pass") == "overlap") EXPECT_TRUE(t.at("same_bytes").get<bool>()) << t.dump();
-    if (t.at("accepted").get<bool>()) EXPECT_LE(t.at("error").at("latents").get<double>(), o.quality);
+    if (t.at("pass") == "adaln_tables" || t.at("pass") == "overlap") { EXPECT_TRUE(t.at("same_bytes").get<bool>()) << t.dump(); }
+    if (t.at("accepted").get<bool>()) { EXPECT_LE(t.at("error").at("latents").get<double>(), o.quality); }
   }
   EXPECT_EQ(seen, (std::set<std::string>{"reference", "adaln_tables", "overlap", "denoiser", "attention", "reuse", "evaluations"}));
   EXPECT_EQ(tried[0], 1);   // the reference

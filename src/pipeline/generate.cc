@@ -14,8 +14,6 @@ namespace {
 View i32_view(const std::vector<int32_t>& v) { return {v.data(), DType::i32, {static_cast<int64_t>(v.size())}}; }
 View f32_view(const std::vector<float>& v) { return {v.data(), DType::f32, {static_cast<int64_t>(v.size())}}; }
 
-}  // namespace
-
 std::string key_of(const TextInput& input, int64_t layer) {
   std::string key = fmt::format("{} {} ", layer, bytes_key(input.token_ids.data(), input.token_ids.size() * sizeof(int32_t)));
   key += bytes_key(input.mm_token_type_ids.data(), input.mm_token_type_ids.size() * sizeof(int32_t));
@@ -25,6 +23,8 @@ std::string key_of(const TextInput& input, int64_t layer) {
   }
   return key;
 }
+
+}  // namespace
 
 Tensor copy_of(const Tensor& t) {
   Tensor out(t.shape());
@@ -84,7 +84,7 @@ Tensor Run::encode_text(const Ctx& ctx) {
   tap("mm_token_type_ids", i32_view(presentation.mm_token_type_ids));
   const int64_t layer = request.config.text_encoder_layer;
   auto encode = [&] { return engine.text_encoder(layer).encode(ctx, input, static_cast<int>(layer)); };
-  Tensor embeds = caching() ? engine.caches().get(CacheKind::prompt, key_of(input, layer), encode) : encode();
+  Tensor embeds = shared(CacheKind::prompt, [&] { return key_of(input, layer); }, encode);
   tap("prompt_embeds", embeds.view());
   finite(embeds.mat(), "text");
   return embeds;
@@ -129,14 +129,12 @@ Tensor Run::pixels_to_latents(const Ctx& ctx, const Condition& c, size_t index) 
 
 void Run::encode_pixels(const Ctx& ctx, const Condition& c, size_t index) {
   auto encode = [&] { return pixels_to_latents(ctx, c, index); };
-  Tensor latents;
-  if (caching()) {
-    std::string key = fmt::format("seed {} ", request.config.keyframe_encode_seed);
-    for (const Picture& p : c.pixels) key += media_key(p);
-    latents = engine.caches().get(CacheKind::condition, key, encode);
-  } else {
-    latents = encode();
-  }
+  auto key = [&] {
+    std::string of = fmt::format("seed {} ", request.config.keyframe_encode_seed);
+    for (const Picture& p : c.pixels) of += media_key(p);
+    return of;
+  };
+  Tensor latents = shared(CacheKind::condition, key, encode);
   finite(ConstMat(latents.data(), 1, latents.count(), latents.count()), "condition");
   condition_shapes.push_back({latents.dim(1), latents.dim(2), latents.dim(3)});
   condition_latents.push_back(std::move(latents));
@@ -158,7 +156,7 @@ Tensor Run::sound_to_rows(const Ctx& ctx, const Sound& s, size_t index) {
 
 void Run::encode_sound(const Ctx& ctx, const Sound& s, size_t index) {
   auto encode = [&] { return sound_to_rows(ctx, s, index); };
-  Tensor rows = caching() ? engine.caches().get(CacheKind::condition, media_key(s), encode) : encode();
+  Tensor rows = shared(CacheKind::condition, [&] { return media_key(s); }, encode);
   finite(rows.mat(), "condition");
   condition_sounds.push_back(std::move(rows));
 }

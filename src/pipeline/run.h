@@ -48,7 +48,6 @@ class StageTimer {
 };
 
 Tensor copy_of(const Tensor& t);
-std::string key_of(const TextInput& input, int64_t layer);
 
 // A chunk's frames as uint8 [count, height, width, 3], ties to even.
 std::vector<uint8_t> to_rgb(const Exec& exec, const FrameChunk& chunk);
@@ -73,8 +72,11 @@ struct Run {
   Clock::duration preview_time{};              // what it took
   StageTime encoding{Stage::encode};           // of the thread that encodes
 
-  // Whether values of other requests may stand in: a trace wants to see them made, given noise makes others.
-  bool caching() const { return !tracing() && request.noise.empty() && engine.caches().on(); }
+  // What an earlier request made under the same key, or what `make` gives. A trace wants to see it made, given noise makes others.
+  template <class Key, class Make>
+  Tensor shared(CacheKind kind, Key&& key, Make&& make) {
+    return !tracing() && request.noise.empty() && engine.caches().on() ? engine.caches().get(kind, key(), make) : make();
+  }
   bool tracing() const { return static_cast<bool>(hooks.tap); }
   void tap(const std::string& name, const View& v) const {
     if (hooks.tap) hooks.tap(name, v);

@@ -436,12 +436,12 @@ void remove_all_but_stream(const std::string& folder) {
 }
 
 // What claims have sent to a store of results and nobody wants: all of the job, or all but the run that is its result.
-void forget_kept(const Worker& w, const std::string& home, const std::string& except) {
-  if (!w.results.remote()) return;
+void forget_kept(ResultStore& results, const std::string& home, const std::string& except = "") {
+  if (!results.remote()) return;
   try {
-    w.results.forget(home, except);
+    results.forget(home, except);
   } catch (const Error& e) {
-    spdlog::warn("worker {}: {}; the sweep comes by later", w.name, e.what());
+    spdlog::warn("{}; the sweep comes by later", e.what());
   }
 }
 
@@ -468,7 +468,7 @@ void run_one(const Worker& w, const Job& job) {
   if (completed && w.results.remote()) remove_all_but_stream(w.path(folder));
   if (taken && outcome.kind == Outcome::released && fs::exists(w.path(folder + "/made.0.json"))) return;   // the next claim takes it over
   if (!completed) remove_folder(w.path(folder));
-  forget_kept(w, home, completed ? fmt::format("run.{}", job.token) : "");
+  forget_kept(w.results, home, completed ? fmt::format("run.{}", job.token) : "");
   if (taken && outcome.kind != Outcome::released) remove_folder(w.path(home + "/checkpoint")), remove_folder(w.path(home + "/preview.png"));
   if (!taken) {
     try {
@@ -509,12 +509,7 @@ bool is_kept_away(const Job& job) {
 void sweep_data_folder(JobStore& store, ResultStore& results, const std::string& data) {
   for (const Job& job : store.sweep()) {
     remove_folder(data + "/" + job_folder(job.id));
-    if (!results.remote()) continue;
-    try {
-      results.forget(job_folder(job.id));
-    } catch (const Error& e) {   // sweep_results() comes by
-      spdlog::warn("{}", e.what());
-    }
+    forget_kept(results, job_folder(job.id));
   }
   std::error_code ec;
   const auto old = fs::file_time_type::clock::now() - 1h;
