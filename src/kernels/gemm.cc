@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <exception>
+#include <mutex>
 
 #include "kernels/coded.h"
 #include "kernels/elementwise.h"
@@ -17,40 +19,57 @@ constexpr int64_t kTileK = kTileCols, kTileN = 16, kPanelN = 32;   // bf16 tiles
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Row range [first, first + n) of stacked matrices of `k` columns, as float32.
-void read_rows(std::span<const View> stacked, int64_t k, int64_t first, int64_t n, float* out) {
-  for (const View& w : stacked) {
-    const int64_t rows = w.count() / k, take = std::min(n, rows - first);
+// Row range [first, first + n) of stacked matrices, as float32.
+void read_rows(std::span<const RowSource> stacked, int64_t first, int64_t n, float* out) {
+  for (const RowSource& w : stacked) {
+    const int64_t take = std::min(n, w.rows - first);
     if (take > 0) {
-      const char* data = static_cast<const char*>(w.data) + first * k * dtype_bytes(w.dtype);
-      to_float32(View{data, w.dtype, {take, k}}, out);
-      out += take * k, n -= take, first += take;
+      w.read(first, take, out);
+      out += take * w.columns, n -= take, first += take;
     }
-    first -= rows;
+    first -= w.rows;
     if (n <= 0) return;
   }
+}
+
+// body(first, end) over [0, n) in pieces of `grain`, on the threads if there are any. Unlike a body of parallel_for, this one may throw.
+template <class Body>
+void over_rows(Threads* threads, int64_t n, int64_t grain, Body&& body) {
+  if (!threads) {
+    for (int64_t i = 0; i < n; i += grain) body(i, std::min(n, i + grain));
+    return;
+  }
+  std::exception_ptr thrown;
+  std::mutex mutex;
+  threads->parallel_for(n, grain, [&](int64_t i, int64_t end, int) {
+    try {
+      body(i, end);
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      if (!thrown) thrown = std::current_exception();
+    }
+  });
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 // Whether the weights are rounded to bf16.
 bool rounds_weights(Compute c) { return c == Compute::bf16 || c == Compute::bf16x2; }
 
-bool exactly_bf16(std::span<const View> stacked) {
-  constexpr int64_t kPart = 1 << 14;
-  std::vector<float> part(kPart);
-  for (const View& w : stacked) {
-    if (w.dtype == DType::bf16) continue;
-    for (int64_t i = 0, count = w.count(); i < count; i += kPart) {
-      const int64_t n = std::min(kPart, count - i);
-      to_float32(View{static_cast<const char*>(w.data) + i * dtype_bytes(w.dtype), w.dtype, {n}}, part.data());
-      for (int64_t j = 0; j < n; ++j)
-        if (std::bit_cast<uint32_t>(part[static_cast<size_t>(j)]) & 0xFFFF) return false;
+bool exactly_bf16(std::span<const RowSource> stacked) {
+  std::vector<float> row;
+  for (const RowSource& w : stacked) {
+    row.resize(static_cast<size_t>(w.columns));
+    for (int64_t r = 0; !w.bf16 && r < w.rows; ++r) {
+      w.read(r, 1, row.data());
+      for (float v : row)
+        if (std::bit_cast<uint32_t>(v) & 0xFFFF) return false;
     }
   }
   return true;
 }
 
 // Into how many bf16 an activation is split for tile products; 0: no tiles.
-int parts_of(const Ops& ops, Compute compute, std::span<const View> stacked) {
+int parts_of(const Ops& ops, Compute compute, std::span<const RowSource> stacked) {
   if (!ops.gemm_bf16) return 0;
   switch (compute) {
     case Compute::bf16: case Compute::mxfp8: case Compute::mxfp6: case Compute::mxfp4: case Compute::mxint8: return 1;
@@ -61,19 +80,19 @@ int parts_of(const Ops& ops, Compute compute, std::span<const View> stacked) {
 }
 
 // Panel layout of gemm_f32: [k][width], columns past n are zero.
-void pack_f32(const Ops& ops, std::span<const View> stacked, PackedWeight& p) {
+void pack_f32(const Ops& ops, std::span<const RowSource> stacked, PackedWeight& p, Threads* threads) {
   const int64_t k = p.k(), cols = ops.f32_cols;
-  p.data = Buffer(static_cast<size_t>(round_up(p.n, ops.f32_lane) * k) * sizeof(float));
-  std::vector<float> rows(static_cast<size_t>(cols * k));
-  for (int64_t j = 0; j < p.n; j += cols) {
-    const int64_t n = std::min(cols, p.n - j), width = std::min(cols, round_up(n, ops.f32_lane));
-    read_rows(stacked, k, j, n, rows.data());
+  if (p.data.size() == 0) p.data = Buffer(static_cast<size_t>(round_up(p.n, ops.f32_lane) * k) * sizeof(float));
+  over_rows(threads, p.n, cols, [&](int64_t j, int64_t end) {
+    const int64_t n = end - j, width = std::min(cols, round_up(n, ops.f32_lane));
+    std::vector<float> rows(static_cast<size_t>(n * k));
+    read_rows(stacked, j, n, rows.data());
     if (BlockFormat f{}; block_format_of(p.compute, f)) round_to_blocks(f, rows.data(), n, k);
     if (rounds_weights(p.compute)) {
       for (int64_t i = 0; i < n * k; ++i) rows[static_cast<size_t>(i)] = to_float(to_bf16(rows[static_cast<size_t>(i)]));
     }
     ops.transpose_f32(rows.data(), k, n, k, width, p.data.as<float>() + j * k);
-  }
+  });
 }
 
 // Row of W that stands first in the 16 of a tile at column j.
@@ -84,18 +103,18 @@ int64_t source_row(const PackedWeight& p, int64_t j) {
 }
 
 // Panel layout of gemm_bf16: [k_tiles][16-column tiles][16 pairs][16 columns][2].
-void pack_bf16(std::span<const View> stacked, PackedWeight& p) {
+void pack_bf16(std::span<const RowSource> stacked, PackedWeight& p, Threads* threads) {
   const int64_t k = p.k(), k_tiles = round_up(k, kTileK) / kTileK;
-  p.data = Buffer(static_cast<size_t>(round_up(p.n, kTileN) * k_tiles * kTileK) * sizeof(uint16_t));
-  std::vector<float> rows(static_cast<size_t>(kTileN * k));
-  for (int64_t j = 0; j < p.n; j += kTileN) {
-    const int64_t n = std::min(kTileN, p.n - j), panel = j / kPanelN * kPanelN;
+  if (p.data.size() == 0) p.data = Buffer(static_cast<size_t>(round_up(p.n, kTileN) * k_tiles * kTileK) * sizeof(uint16_t));
+  over_rows(threads, p.n, kTileN, [&](int64_t j, int64_t end) {
+    std::vector<float> values(static_cast<size_t>(k));
+    const float* row = values.data();
+    const int64_t n = end - j, panel = j / kPanelN * kPanelN;
     const int64_t tiles = std::min(kPanelN, round_up(p.n - panel, kTileN)) / kTileN;   // of this panel: 1 or 2
     uint16_t* out = p.data.as<uint16_t>() + panel * k_tiles * kTileK + (j - panel) * kTileK;
-    read_rows(stacked, k, source_row(p, j), n, rows.data());
     uint32_t* pairs = reinterpret_cast<uint32_t*>(out);   // two values along k as one word
     for (int64_t c = 0; c < n; ++c) {
-      const float* row = rows.data() + c * k;
+      read_rows(stacked, source_row(p, j) + c, 1, values.data());
       for (int64_t tile = 0; tile < k_tiles; ++tile) {
         uint32_t* column = pairs + tile * tiles * kTileN * kTileK / 2 + c;
         const int64_t left = std::min(kTileK, k - tile * kTileK);
@@ -105,21 +124,24 @@ void pack_bf16(std::span<const View> stacked, PackedWeight& p) {
         if (left % 2) column[left / 2 * kTileN] = to_bf16(row[tile * kTileK + left - 1]).bits;
       }
     }
-  }
+  });
 }
 
 // Panels of codes for gemm_bf16.
-void pack_coded(BlockFormat f, std::span<const View> stacked, PackedWeight& p) {
+void pack_coded(BlockFormat f, std::span<const RowSource> stacked, PackedWeight& p, Threads* threads) {
   const int64_t k = p.k(), panel = coded_panel_bytes(f, k);
   p.code_bits = element_bits(f);
   p.code_table = code_table(f);
-  p.data = Buffer(static_cast<size_t>(round_up(p.n, kPanelN) / kPanelN * panel));
-  std::vector<float> rows(static_cast<size_t>(kTileN * k));
-  for (int64_t j = 0; j < p.n; j += kTileN) {
-    const int64_t n = std::min(kTileN, p.n - j);
-    read_rows(stacked, k, source_row(p, j), n, rows.data());
-    encode_columns(f, rows.data(), n, k, j / kTileN % 2, p.data.as<uint8_t>() + j / kPanelN * panel);
-  }
+  if (p.data.size() == 0) p.data = Buffer(static_cast<size_t>(round_up(p.n, kPanelN) / kPanelN * panel));
+  else std::memset(p.data.data(), 0, p.data.size());   // codes are put beside each other by OR
+  over_rows(threads, p.n, kPanelN, [&](int64_t first, int64_t end) {
+    std::vector<float> rows(static_cast<size_t>(kTileN * k));
+    for (int64_t j = first; j < end; j += kTileN) {
+      const int64_t n = std::min(kTileN, end - j);
+      read_rows(stacked, source_row(p, j), n, rows.data());
+      encode_columns(f, rows.data(), n, k, j / kTileN % 2, p.data.as<uint8_t>() + j / kPanelN * panel);
+    }
+  });
 }
 
 // A with adjacent runs joined: the taps of an undilated one-dimensional convolution become one run.
@@ -351,28 +373,40 @@ void gemm_bf16(const Exec& exec, const GemmInput& a, const Runs& runs, const Pac
 
 namespace {
 
-PackedWeight pack(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute, bool gated, bool value_first) {
+bool same_layout(const PackedWeight& a, const PackedWeight& b) {
+  return a.ops == b.ops && a.compute == b.compute && a.parts == b.parts && a.n == b.n && a.segments == b.segments && a.segment == b.segment &&
+         a.paired == b.paired;
+}
+
+PackedWeight pack(const Ops& ops, std::span<const RowSource> stacked, int64_t segments, Compute compute, bool gated, bool value_first, PackInto into) {
   PackedWeight p;
   p.compute = compute, p.segments = segments, p.ops = &ops;
   int64_t k = -1;
-  for (const View& w : stacked) {
-    const int64_t columns = w.shape.size() == 2 ? w.shape[1] : -1;
-    if (columns < 1 || (k >= 0 && columns != k) || segments < 1 || columns % segments != 0) {
-      fail(ErrorKind::internal, "pack_weight: found a matrix of shape {}, wanted [N, {} * segment] like its fellows; fix the caller",
-           to_string(w.shape), segments);
+  for (const RowSource& w : stacked) {
+    if (w.columns < 1 || (k >= 0 && w.columns != k) || segments < 1 || w.columns % segments != 0) {
+      fail(ErrorKind::internal, "pack_weight: found a matrix of shape [{}, {}], wanted [N, {} * segment] like its fellows; fix the caller", w.rows, w.columns,
+           segments);
     }
-    k = columns, p.n += w.shape[0];
+    k = w.columns, p.n += w.rows;
   }
   if (p.n < 1) fail(ErrorKind::internal, "pack_weight: found no rows, wanted at least one; fix the caller");
   p.segment = k / segments;
   p.parts = parts_of(ops, compute, stacked);
   p.value_first = value_first;
   p.paired = gated && p.parts > 0 && p.n % (2 * kTileN) == 0;
+  if (same_layout(p, into.old)) p.data = std::move(into.old.data);
+  else into.old = {};   // not both in memory
   BlockFormat f{};
-  if (p.parts > 0 && block_format_of(compute, f)) pack_coded(f, stacked, p);
-  else if (p.parts > 0) pack_bf16(stacked, p);
-  else pack_f32(ops, stacked, p);
+  if (p.parts > 0 && block_format_of(compute, f)) pack_coded(f, stacked, p, into.threads);
+  else if (p.parts > 0) pack_bf16(stacked, p, into.threads);
+  else pack_f32(ops, stacked, p, into.threads);
   return p;
+}
+
+std::vector<RowSource> sources_of(std::span<const View> views) {
+  std::vector<RowSource> out;
+  for (const View& v : views) out.push_back(row_source(v));
+  return out;
 }
 
 void check(const Exec& exec, const GemmInput& a, const PackedWeight& w, bool paired) {
@@ -390,12 +424,30 @@ void check(const Exec& exec, const GemmInput& a, const PackedWeight& w, bool pai
 
 }  // namespace
 
+RowSource row_source(const View& w) {
+  const int64_t columns = w.shape.size() == 2 ? w.shape[1] : -1;   // no matrix: pack says so
+  const auto* data = static_cast<const char*>(w.data);
+  return {w.shape.empty() ? 0 : w.shape[0], columns,
+          [data, columns, type = w.dtype](int64_t first, int64_t n, float* out) {
+            to_float32({data + first * columns * dtype_bytes(type), type, {n, columns}}, out);
+          },
+          w.dtype == DType::bf16};
+}
+
 PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute) {
-  return pack(ops, stacked, segments, compute, false, false);
+  return pack(ops, sources_of(stacked), segments, compute, false, false, {});
+}
+
+PackedWeight pack_weight(const Ops& ops, std::span<const RowSource> stacked, int64_t segments, Compute compute, PackInto into) {
+  return pack(ops, stacked, segments, compute, false, false, std::move(into));
 }
 
 PackedWeight pack_gated_weight(const Ops& ops, std::span<const View> stacked, bool value_first, Compute compute) {
-  return pack(ops, stacked, 1, compute, true, value_first);
+  return pack(ops, sources_of(stacked), 1, compute, true, value_first, {});
+}
+
+PackedWeight pack_gated_weight(const Ops& ops, std::span<const RowSource> stacked, bool value_first, Compute compute, PackInto into) {
+  return pack(ops, stacked, 1, compute, true, value_first, std::move(into));
 }
 
 PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Compute compute) {

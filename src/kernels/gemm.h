@@ -4,6 +4,7 @@
 // a concatenation of runs that lie apart (the taps of a convolution).
 // Every output element is summed in one fixed order, whatever the number of threads.
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "kernels/activations.h"
@@ -39,13 +40,29 @@ struct PackedWeight {
   int64_t k() const { return segments * segment; }
 };
 
-// `w` is W[N, segments * segment], row-major, float32, bf16 or f16.
+// A matrix whose rows are made as they are packed, so that it never stands whole in float32.
+struct RowSource {
+  int64_t rows = 0, columns = 0;
+  std::function<void(int64_t first, int64_t n, float* out)> read;   // from several threads at once
+  bool bf16 = false;                                                // every value is one; false: look at them
+};
+RowSource row_source(const View& w);   // float32, bf16 or f16, row-major
+
+// What a packing may use: memory of an earlier weight of the same layout, and threads (null: the caller's alone).
+struct PackInto {
+  PackedWeight old = {};
+  Threads* threads = nullptr;
+};
+
+// `w` is W[N, segments * segment].
 PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Compute compute);
 // The same from several matrices stacked along N (q, k and v as one product).
 PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute);
+PackedWeight pack_weight(const Ops& ops, std::span<const RowSource> stacked, int64_t segments, Compute compute, PackInto into = {});
 
 // The first layer of a gated feed-forward: W[2 F, K], whose result gemm_swiglu folds. Paired where the table has tile units and 16 divides F.
 PackedWeight pack_gated_weight(const Ops& ops, std::span<const View> stacked, bool value_first, Compute compute);
+PackedWeight pack_gated_weight(const Ops& ops, std::span<const RowSource> stacked, bool value_first, Compute compute, PackInto into = {});
 
 enum class Activation { none, silu, gelu_tanh, gelu_erf };
 

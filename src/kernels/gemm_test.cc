@@ -267,6 +267,38 @@ TEST(Gemm, LargeResultsAreStreamed) {
   }, {1, 2});
 }
 
+// In memory of an earlier weight and on several threads: the same bytes, also where rows and columns are left over.
+TEST(Gemm, PacksIntoOldMemory) {
+  const auto first = test::normal(100 * 96, 1), second = test::normal(100 * 96, 2);
+  test::on_every_table([&](const Exec& exec) {
+    for (Compute compute : {Compute::f32, Compute::bf16, Compute::bf16x2, Compute::bf16x3, Compute::mxfp8, Compute::mxfp6, Compute::mxfp4, Compute::mxint8})
+      for (const auto& [n, k] : {std::pair<int64_t, int64_t>{96, 64}, {77, 33}, {5, 96}, {64, 50}}) {
+        auto source = [&, k = k, n = n](const std::vector<float>& v) { return std::vector<RowSource>{row_source({v.data(), DType::f32, {n, k}})}; };
+        for (bool gated : {false, true}) {
+          if (gated && n % 2) continue;
+          auto pack = [&](const std::vector<float>& v, PackInto into) {
+            return gated ? pack_gated_weight(exec.ops, source(v), true, compute, std::move(into)) : pack_weight(exec.ops, source(v), 1, compute, std::move(into));
+          };
+          const PackedWeight wanted = pack(second, {});
+          PackedWeight old = pack(first, {{}, &exec.threads});
+          const void* memory = old.data.data();
+          const PackedWeight got = pack(second, {std::move(old), &exec.threads});
+          EXPECT_EQ(got.data.data(), memory);
+          ASSERT_EQ(got.data.size(), wanted.data.size());
+          EXPECT_EQ(0, std::memcmp(got.data.data(), wanted.data.data(), wanted.data.size()));
+        }
+      }
+  }, {1, 3});
+}
+
+// A weight that no code can hold is an error of the caller's thread, whichever thread met it.
+TEST(Gemm, PackingThatFails) {
+  auto w = test::normal(256 * 64, 1);
+  w[200 * 64] = INFINITY;
+  const std::vector<RowSource> source{row_source({w.data(), DType::f32, {256, 64}})};
+  test::on_every_table([&](const Exec& exec) { EXPECT_THROW(pack_weight(exec.ops, source, 1, Compute::mxfp4, {{}, &exec.threads}), Error); }, {1, 3});
+}
+
 TEST(Gemm, RefusesWhatDoesNotFit) {
   Threads threads(1);
   Arena scratch;
