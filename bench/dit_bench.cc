@@ -39,7 +39,7 @@ int run(int argc, char** argv) {
   Exec exec{threads, select_ops(), arena};
   Ctx ctx{exec, {}};
   const h3::DitConfig config = h3::read_dit_config(model + "/transformer", open_checkpoint(model + "/transformer"));
-  const auto dit = h3::load_dit(exec.ops, model + "/transformer", plan.denoiser);
+  const auto dit = h3::load_dit(exec.ops, threads, model + "/transformer", {.compute = plan.denoiser});
 
   h3::LayoutRequest request;
   request.text_token_tags.assign(64, h3::kTextTag);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -14,7 +15,7 @@
 namespace zt {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);   // a pipe that nobody writes to must not stop us
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);   // a pipe that nobody writes to must not stop us
   if (fd < 0) fail(ErrorKind::model, "{}: cannot open: {}", path, std::strerror(errno));
   struct stat st {};
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -25,16 +26,18 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (size_ > 0) {
     void* p = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
     int error = errno;
-    close(fd);
-    if (p == MAP_FAILED) fail(ErrorKind::resource, "{}: cannot map {} bytes: {}", path, size_, std::strerror(error));
+    if (p == MAP_FAILED) {
+      close(fd);
+      fail(ErrorKind::resource, "{}: cannot map {} bytes: {}", path, size_, std::strerror(error));
+    }
     data_ = p;
-  } else {
-    close(fd);
   }
+  fd_ = fd;
 }
 
 MappedFile::~MappedFile() {
   if (data_) munmap(const_cast<void*>(data_), size_);
+  if (fd_ >= 0) close(fd_);
 }
 
 void MappedFile::release_pages() const {
@@ -47,7 +50,25 @@ void MappedFile::release_pages(std::span<const std::byte> range) const {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+void MappedFile::read(std::span<const std::byte> range, void* out, bool forget, const std::atomic<bool>& stop) const {
+  constexpr size_t kPiece = 16 << 20;
+  const auto begin = static_cast<size_t>(range.data() - static_cast<const std::byte*>(data_));
+  for (size_t done = 0; done < range.size() && !stop.load(std::memory_order_relaxed);) {
+    const size_t piece = std::min(kPiece, range.size() - done), end = done + piece, next = std::min(kPiece, range.size() - end);
+    if (next) posix_fadvise(fd_, static_cast<off_t>(begin + end), static_cast<off_t>(next), POSIX_FADV_WILLNEED);
+    const off_t first = static_cast<off_t>(begin + done);
+    while (done < end) {
+      const ssize_t n = pread(fd_, static_cast<char*>(out) + done, end - done, static_cast<off_t>(begin + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail(ErrorKind::model, "{}: cannot read at byte {}: {}", path_, begin + done, std::strerror(errno));
+      if (n == 0) fail(ErrorKind::model, "{}: ends at byte {}, had {} when it was opened; it was cut short while in use", path_, begin + done, size_);
+      done += static_cast<size_t>(n);
+    }
+    if (forget) posix_fadvise(fd_, first, static_cast<off_t>(piece), POSIX_FADV_DONTNEED);
+  }
+}
+
 MappedFile::MappedFile(MappedFile&& o) noexcept
-    : path_(std::move(o.path_)), data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
+    : path_(std::move(o.path_)), fd_(std::exchange(o.fd_, -1)), data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}
 
 }  // namespace zt

@@ -1,5 +1,6 @@
 #pragma once
 // A whole file, read-only, memory-mapped. Unmapped at the end of its life.
+#include <atomic>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -18,10 +19,15 @@ class MappedFile {
   void release_pages() const;
   // The same of the whole pages inside `range`, a part of bytes().
   void release_pages(std::span<const std::byte> range) const;
+  // `range`, a part of bytes(), read into `out` without touching the mapping: a file that was cut short since is an error (kind model)
+  // that says so, not a signal. forget: what was read need not stay in the system's cache of files, nor does it take more of that than
+  // a few pieces meanwhile. Stops early, the rest unread, once `stop` is set.
+  void read(std::span<const std::byte> range, void* out, bool forget, const std::atomic<bool>& stop) const;
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
+  int fd_ = -1;
   const void* data_ = nullptr;
   size_t size_ = 0;
 };

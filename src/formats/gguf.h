@@ -51,6 +51,7 @@ class GgufFile {
       : file_(std::make_shared<MappedFile>(path)), header_(parse_gguf(file_->bytes(), path)) {}
   const std::string& path() const { return file_->path(); }
   const GgufHeader& header() const { return header_; }
+  const MappedFile& mapped() const { return *file_; }
   void release_pages(const std::byte* data, int64_t bytes) const { file_->release_pages({data, static_cast<size_t>(bytes)}); }
 
  private:

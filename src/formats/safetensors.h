@@ -34,6 +34,7 @@ class SafetensorsFile {
   const View* find(std::string_view name) const;                      // nullptr if absent
   const StringMap& metadata() const { return metadata_; }             // "__metadata__"
   int64_t total_bytes() const;                                        // of all tensors
+  const MappedFile& mapped() const { return *file_; }
   void release_pages() const { file_->release_pages(); }              // after packing: the mapping need not stay resident
   void release_pages(const View& v) const {                           // of one tensor of this file
     file_->release_pages({static_cast<const std::byte*>(v.data), static_cast<size_t>(v.bytes())});

@@ -265,6 +265,45 @@ const Stored* WeightFiles::find(const std::string& name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
+const Stored* Staging::find(const Stored& of) const {
+  for (const auto& [from, here] : tensors_)
+    if (from == &of) return &here;
+  return nullptr;
+}
+
+// The file whose mapping `data` points into.
+const MappedFile& WeightFiles::holder(const void* data) const {
+  if (gguf_) return gguf_->mapped();
+  for (const SafetensorsFile& f : set_->files()) {
+    const std::span<const std::byte> all = f.mapped().bytes();
+    if (data >= all.data() && data < all.data() + all.size()) return f.mapped();
+  }
+  fail(ErrorKind::internal, "{}: bytes of a tensor stand in none of its files", origin_);
+}
+
+void WeightFiles::read(std::span<const Stored* const> tensors, Staging& out, bool forget, const std::atomic<bool>& stop) const {
+  auto room = [](const View& v) { return v.data ? (static_cast<size_t>(v.bytes()) + 63) / 64 * 64 : 0; };
+  size_t total = 0;
+  for (const Stored* t : tensors) total += room(t->bytes) + room(t->scale);
+  out.tensors_.clear();
+  if (out.buffer_.size() < total) out.buffer_ = {}, out.buffer_ = Buffer(total);
+  std::byte* to = out.buffer_.as<std::byte>();
+  for (const Stored* t : tensors) {
+    Stored here = *t;
+    for (View* v : {&here.bytes, &here.scale}) {
+      const auto size = static_cast<size_t>(v->data ? v->bytes() : 0);
+      if (!size) continue;
+      try {
+        holder(v->data).read({static_cast<const std::byte*>(v->data), size}, to, forget, stop);
+      } catch (const Error& e) {
+        fail(e.kind, "{} (tensor {})", e.what(), t->name);
+      }
+      v->data = to, to += room(*v);
+    }
+    out.tensors_.emplace_back(t, std::move(here));
+  }
+}
+
 void WeightFiles::release_pages(const Stored& t) const {
   if (gguf_) return gguf_->release_pages(static_cast<const std::byte*>(t.bytes.data), t.bytes.bytes());
   for (const SafetensorsFile& f : set_->files())

@@ -1,7 +1,9 @@
 #pragma once
 // The tensors of one component as its files keep them, whatever the container: safetensors with or without the scales of the
 // graph editors' quantised files, or GGUF. Values are decoded when rows are asked for; nothing is copied at opening.
+#include <atomic>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,6 +31,19 @@ struct Stored {
   std::string coding_name() const;     // "BF16", "F8_E4M3 scaled", "I8 rotated", "NVFP4", "Q4_K", for people
 };
 
+// The bytes of some tensors, read from their files into memory that is used again by the next that are read into it.
+class Staging {
+ public:
+  // The tensor with its bytes here, nullptr if it was not read.
+  const Stored* find(const Stored& of) const;
+  size_t bytes() const { return buffer_.size(); }
+
+ private:
+  friend class WeightFiles;
+  Buffer buffer_;
+  std::vector<std::pair<const Stored*, Stored>> tensors_;
+};
+
 // Values of rows [first, first + n) of dim 0, float32, out [n, row_values()].
 void read_rows(const Stored& t, int64_t first, int64_t n, float* out);
 
@@ -42,6 +57,9 @@ class WeightFiles {
   const std::vector<Stored>& tensors() const { return tensors_; }   // in the order of the files
   void release_pages(const Stored& t) const;                        // its bytes need not stay resident
   void release_pages() const;                                       // nor those of any
+  // Reads `tensors`, of this checkpoint, into `out`. Safe beside all other reading. Errors (kind model, naming the file and tensor): those of
+  // MappedFile::read, whose `forget` and `stop` these are.
+  void read(std::span<const Stored* const> tensors, Staging& out, bool forget, const std::atomic<bool>& stop) const;
   const std::string& origin() const { return origin_; }
   size_t file_count() const { return set_ ? set_->files().size() : 1; }
   int64_t total_bytes() const;                                      // of tensors on disk
@@ -52,6 +70,7 @@ class WeightFiles {
   bool fused_by_head() const { return fused_by_head_; }
 
  private:
+  const MappedFile& holder(const void* data) const;
   void add(Stored t);
   void attach_scales();
 

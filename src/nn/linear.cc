@@ -15,37 +15,38 @@ void run(const Ctx& ctx, const ConstActivations& x, const Linear& l, GemmOutput 
   gemm(ctx.exec, input_of(x, l), l.weight, out);
 }
 
-std::vector<View> stacked(const Weights& w, const std::vector<std::string>& prefixes, std::vector<float>& bias) {
-  std::vector<View> views;
+std::vector<RowSource> stacked(const Weights& w, const std::vector<std::string>& prefixes, std::vector<float>& bias) {
+  std::vector<RowSource> out;
   for (const auto& p : prefixes) {
-    views.push_back(w.view(p + ".weight"));
+    out.push_back(w.source(p + ".weight"));
     if (w.has(p + ".bias")) {
       auto b = w.vector(p + ".bias");
       bias.insert(bias.end(), b.begin(), b.end());
     }
   }
-  return views;
+  return out;
 }
 
 }  // namespace
 
-Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, Compute compute) {
+Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, Compute compute, PackInto into) {
   Linear l;
-  l.weight = w.pack(ops, prefix + ".weight", compute);
+  l.weight = w.pack(ops, prefix + ".weight", compute, std::move(into));
   if (w.has(prefix + ".bias")) l.bias = w.vector(prefix + ".bias");
   return l;
 }
 
-Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, Compute compute) {
+Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, Compute compute, PackInto into) {
   Linear l;
-  l.weight = pack_weight(ops, stacked(w, prefixes, l.bias), 1, compute);
+  l.weight = pack_weight(ops, stacked(w, prefixes, l.bias), 1, compute, std::move(into));
   for (const auto& p : prefixes) w.release_pages(p + ".weight");
   return l;
 }
 
-Linear load_gated(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, bool value_first, Compute compute) {
+Linear load_gated(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, bool value_first, Compute compute,
+                  PackInto into) {
   Linear l;
-  l.weight = pack_gated_weight(ops, stacked(w, prefixes, l.bias), value_first, compute);
+  l.weight = pack_gated_weight(ops, stacked(w, prefixes, l.bias), value_first, compute, std::move(into));
   for (const auto& p : prefixes) w.release_pages(p + ".weight");
   return l;
 }

@@ -13,12 +13,14 @@ struct Linear {
 };
 
 // prefix.weight [out, in] and, where the table has it, prefix.bias [out].
-Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, Compute compute);
+// `into`: as pack_weight; may take the place of an earlier layer.
+Linear load_linear(const Weights& w, const Ops& ops, const std::string& prefix, Compute compute, PackInto into = {});
 // Several layers of one input stacked along `out` (q, k, v as one product).
-Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, Compute compute);
+Linear load_stacked(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, Compute compute, PackInto into = {});
 
 // The first layer of a gated feed-forward, prefix.weight [2 F, in]; value_first: the first F rows are values, the others gates.
-Linear load_gated(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, bool value_first, Compute compute);
+Linear load_gated(const Weights& w, const Ops& ops, const std::vector<std::string>& prefixes, bool value_first, Compute compute,
+                  PackInto into = {});
 
 // Scratch for what `next` will read, [rows, next.in()], in the form that it multiplies: its producer writes it so.
 Activations activations_for(const Ctx& ctx, const Linear& next, int64_t rows);

@@ -1,5 +1,6 @@
 #include "nn/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <unordered_set>
@@ -126,10 +127,20 @@ Weights::Weights(WeightFiles files, TensorSpecs specs, std::string component, co
   bound_ = std::move(b.tensors);
 }
 
-const BoundTensor& Weights::bound(const std::string& name) const {
+BoundTensor Weights::bound(const std::string& name) const {
   auto it = index_.find(name);
   if (it == index_.end() || !bound_[it->second].stored) fail(ErrorKind::internal, "{}: tensor {} is not in the table", component_, name);
-  return bound_[it->second];
+  BoundTensor b = bound_[it->second];
+  if (const Stored* here = staging_ ? staging_->find(*b.stored) : nullptr) b.stored = here;
+  return b;
+}
+
+std::vector<const Stored*> Weights::stored(const std::function<bool(const std::string&)>& wanted) const {
+  std::vector<const Stored*> out;
+  for (size_t i = 0; i < specs_.size(); ++i)
+    if (const Stored* t = bound_[i].stored; t && specs_[i].use != TensorSpec::Use::dead && wanted(specs_[i].name) && std::find(out.begin(), out.end(), t) == out.end())
+      out.push_back(t);
+  return out;
 }
 
 // Quantised and edited tensors become float32; others keep their type, and where the rows stand together, their bytes.
@@ -160,7 +171,7 @@ void Weights::make(const std::string& name, const TensorSpec& spec, const BoundT
 const View& Weights::view(const std::string& name) const {
   auto it = made_.find(name);
   if (it == made_.end()) {
-    const BoundTensor& b = bound(name);
+    const BoundTensor b = bound(name);
     make(name, specs_[index_.at(name)], b);
     it = made_.find(name);
   }
@@ -174,7 +185,9 @@ void Weights::release_pages() const {
 
 void Weights::release_pages(const std::string& name) const {
   made_.erase(name);
-  files_->release_pages(*bound(name).stored);
+  bound(name);   // or says that there is none
+  const Stored& t = *bound_[index_.at(name)].stored;
+  if (!staging_ || !staging_->find(t)) files_->release_pages(t);
 }
 
 std::vector<float> Weights::vector(const std::string& name) const {
@@ -184,18 +197,28 @@ std::vector<float> Weights::vector(const std::string& name) const {
 }
 
 void Weights::row(const std::string& name, int64_t r, float* out) const {
-  const BoundTensor& b = bound(name);
+  const BoundTensor b = bound(name);
   if (!edits_ || !edits_->touches(name)) return b.read(r, 1, out);
   const View& v = view(name);
   const int64_t width = b.stored->row_values();
   std::memcpy(out, static_cast<const float*>(v.data) + r * width, static_cast<size_t>(width) * sizeof(float));
 }
 
-PackedWeight Weights::pack(const Ops& ops, const std::string& name, Compute compute) const {
-  const View& v = view(name);
-  const TensorSpec& s = specs_[index_.at(name)];
-  const View flat{v.data, v.dtype, {v.shape[0], v.count() / v.shape[0]}};
-  PackedWeight packed = pack_weight(ops, flat, 1, s.use == TensorSpec::Use::matrix ? compute : Compute::f32);
+RowSource Weights::source(const std::string& name) const {
+  const BoundTensor b = bound(name);
+  const Shape& shape = specs_[index_.at(name)].shape;
+  if (edits_ && edits_->touches(name)) {
+    const View& v = view(name);
+    return row_source({v.data, v.dtype, {shape[0], element_count(shape) / shape[0]}});
+  }
+  const bool bf16 = b.stored->coding == Stored::Coding::plain && b.stored->bytes.dtype == DType::bf16;
+  return {shape[0], element_count(shape) / shape[0], [b](int64_t first, int64_t n, float* out) { b.read(first, n, out); }, bf16};
+}
+
+PackedWeight Weights::pack(const Ops& ops, const std::string& name, Compute compute, PackInto into) const {
+  const RowSource source = this->source(name);
+  const bool matrix = specs_[index_.at(name)].use == TensorSpec::Use::matrix;
+  PackedWeight packed = pack_weight(ops, std::span(&source, 1), 1, matrix ? compute : Compute::f32, std::move(into));
   release_pages(name);   // or file and packed copy would both be in memory before the last tensor is read
   return packed;
 }

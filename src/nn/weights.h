@@ -89,15 +89,26 @@ class Weights {
   // Row r of dim 0, float32, without decoding the others.
   void row(const std::string& name, int64_t r, float* out) const;
   // W[n, segments * k] packed for `ops`; islands are always computed in float32.
-  PackedWeight pack(const Ops& ops, const std::string& name, Compute compute) const;
+  PackedWeight pack(const Ops& ops, const std::string& name, Compute compute, PackInto into = {}) const;
+  // Rows of a matrix for pack_weight, valid until release_pages(name). Only an edited tensor is made whole for it.
+  RowSource source(const std::string& name) const;
   // After packing: what was read of the files need not stay in memory.
   void release_pages() const;
   void release_pages(const std::string& name) const;          // pack() does so by itself
   const std::string& component() const { return component_; }
   const TensorSpecs& specs() const { return specs_; }
 
+  // What the checkpoint keeps the tensors of these names of the table in, each once.
+  std::vector<const Stored*> stored(const std::function<bool(const std::string&)>& wanted) const;
+  // As WeightFiles::read; may run beside everything else that this store does.
+  void fetch(std::span<const Stored* const> tensors, Staging& out, bool forget, const std::atomic<bool>& stop) const {
+    files_->read(tensors, out, forget, stop);
+  }
+  // From now on the tensors of `staging` come from there, until the next call; null: from the files again. Views that are out end.
+  void use(const Staging* staging) const { made_.clear(), staging_ = staging; }
+
  private:
-  const BoundTensor& bound(const std::string& name) const;
+  BoundTensor bound(const std::string& name) const;   // with its bytes where they are to be read
   void make(const std::string& name, const TensorSpec& spec, const BoundTensor& b) const;
 
   std::unique_ptr<WeightFiles> files_;    // stays in place: bindings point into it
@@ -105,6 +116,7 @@ class Weights {
   std::vector<BoundTensor> bound_;
   std::string component_;
   const WeightEdits* edits_;
+  mutable const Staging* staging_ = nullptr;
   std::unordered_map<std::string, size_t> index_;
   struct Made { Buffer buffer; View view; };
   mutable std::unordered_map<std::string, Made> made_;   // views and copies that are out

@@ -61,9 +61,11 @@ Denoiser& Engine::denoiser(const Request& request) {
   // Opened before the old weights are dropped: an adapter of another model costs nothing.
   std::unique_ptr<Adapters> adapters = request.adapters.empty() ? nullptr : h3::open_adapters(folder, request.adapters);
   r.denoiser.reset();   // both would not fit in memory
-  r.denoiser = h3::load_dit(ops_, folder, plan_.denoiser, plan_.attention_mass, adapters.get());
+  r.merged = std::move(adapters);
+  r.denoiser = h3::load_dit(ops_, threads_, folder, {plan_.denoiser, plan_.attention_mass, r.merged.get(), resident_blocks_});
   r.adapters = request.adapters;
-  r.unused = adapters ? adapters->unused() : std::vector<std::string>{};
+  r.unused = r.merged ? r.merged->unused() : std::vector<std::string>{};
+  if (resident_blocks_ < 0) r.merged.reset();
   return *r.denoiser;
 }
 

@@ -6,6 +6,7 @@
 #include "models/minimax_h3/model_index.h"
 #include "models/qwen3_vl/processor.h"
 #include "models/roles.h"
+#include "nn/adapter.h"
 #include "nn/plan.h"
 #include "pipeline/caches.h"
 #include "pipeline/request.h"
@@ -32,6 +33,8 @@ class Engine {
   TextEncoder& text_encoder(int64_t layers);
   // Of the task's partition, with the request's adapters merged in: the one that is resident, if it has the same, else loaded anew.
   Denoiser& denoiser(const Request& request);
+  // Blocks of a transformer that stay in memory once it is loaded, the others are streamed from disk; -1: all. For denoisers loaded from now on.
+  void keep_blocks(int64_t blocks) { resident_blocks_ = blocks; }
   // What of the adapters of the resident denoiser of the task did not fit.
   const std::vector<std::string>& unused_adapters(Task task) const { return task == Task::ref2va ? denoiser_ref_.unused : denoiser_.unused; }
   VideoCodec& video_codec(bool with_encoder);
@@ -50,7 +53,9 @@ class Engine {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<qwen3_vl::ProcessorConfig> processor_;
   std::unique_ptr<TextEncoder> text_encoder_;
+  int64_t resident_blocks_ = -1;
   struct Resident {
+    std::unique_ptr<Adapters> merged;   // before the denoiser, whose streamed blocks read it
     std::unique_ptr<Denoiser> denoiser;
     std::vector<AdapterUse> adapters;
     std::vector<std::string> unused;

@@ -7,6 +7,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "nn/group_reader.h"
 #include "nn/linear.h"
 
 namespace zt::h3 {
@@ -19,7 +20,6 @@ constexpr int kModulations = 6;  // shift, scale, gate of attention, then of the
 struct Block {
   std::vector<float> norm1, norm2, norm_q, norm_k;
   Linear qkv, out, fc1, fc2;
-  Linear adaln;  // absent in refiner blocks
 };
 
 // What one noise level makes of the modulation matrices.
@@ -35,19 +35,21 @@ struct DitState final : Denoiser::Prepared {
   Tensor cosine, sine;  // [S, 3 * rope_freq_dim]
 };
 
-Block load_block(const Weights& w, const Ops& ops, const std::string& b, bool modulated, Compute compute) {
-  Block k{w.vector(b + "norm1.weight"),
+// In the memory of `old`, a block of the same shapes or none.
+Block load_block(const Weights& w, const Ops& ops, const std::string& b, Compute compute, Threads& threads, Block old) {
+  auto into = [&](Linear& l) { return PackInto{std::move(l.weight), &threads}; };
+  return {w.vector(b + "norm1.weight"),
           w.vector(b + "norm2.weight"),
           w.vector(b + "attn.norm_q.weight"),
           w.vector(b + "attn.norm_k.weight"),
-          load_stacked(w, ops, {b + "attn.to_q", b + "attn.to_k", b + "attn.to_v"}, compute),
-          load_linear(w, ops, b + "attn.to_out.0", compute),
-          load_gated(w, ops, {b + "ff.net.0.proj"}, true, compute),
-          load_linear(w, ops, b + "ff.net.2", compute),
-          {}};
-  if (modulated) k.adaln = load_linear(w, ops, b + "adaln_proj.linear", compute);
-  return k;
+          load_stacked(w, ops, {b + "attn.to_q", b + "attn.to_k", b + "attn.to_v"}, compute, into(old.qkv)),
+          load_linear(w, ops, b + "attn.to_out.0", compute, into(old.out)),
+          load_gated(w, ops, {b + "ff.net.0.proj"}, true, compute, into(old.fc1)),
+          load_linear(w, ops, b + "ff.net.2", compute, into(old.fc2))};
 }
+
+std::string block_name(size_t i) { return fmt::format("transformer_blocks.{}.", i); }
+constexpr const char* kAdaln = "adaln_proj.linear";
 
 // Rows of x at `index` -> dense y.
 void gather_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Mat y) {
@@ -66,7 +68,7 @@ void scatter_rows(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, Ma
 
 class Dit final : public Denoiser {
  public:
-  Dit(const Ops& ops, const std::string& folder, WeightFiles files, Compute compute, double attention_mass, const Adapters* adapters);
+  Dit(const Ops& ops, Threads& threads, const std::string& folder, WeightFiles files, const DitOptions& options);
 
   int64_t video_row_width() const override { return config_.patch_values(); }
   int64_t audio_row_width() const override { return config_.audio_in_channels; }
@@ -77,6 +79,16 @@ class Dit final : public Denoiser {
             ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const override;
 
  private:
+  // Groups of the reader: block i without its modulation matrix, and that.
+  static size_t main_group(size_t i) { return i; }
+  size_t adaln_group(size_t i) const { return streamed_.size() + i; }
+  size_t block_count() const { return streamed_.size(); }
+  size_t next_streamed(size_t i) const;   // the block after i, round the end, that does not stay
+  // Block i and its modulation matrix, valid until the next call; where they are streamed, group `next` is read ahead.
+  const Block& block(const Ctx& ctx, size_t i, size_t next) const;
+  const Linear& adaln(const Ctx& ctx, size_t i, size_t next) const;
+  void load_blocks(const Ops& ops, Threads& threads);
+
   void attend(const Ctx& ctx, const Block& b, const Activations& y, const DitState* rope, const Activations& o) const;
   Tensor refine(const Ctx& ctx, ConstMat prompt_embeds) const;
   Mat embed_time(const Ctx& ctx, std::span<const float> timestep) const;
@@ -87,20 +99,34 @@ class Dit final : public Denoiser {
   void head(const Ctx& ctx, ConstMat x, std::span<const int32_t> index, ConstMat table, std::span<const int32_t> timestep_indices,
             const Linear& proj, Mat velocity) const;
 
+  Compute compute_;
   double attention_mass_;
   std::string folder_;
   DitConfig config_;
   std::vector<float> curve_;   // [curve_points, curve_rank] over t = 0 .. 1, silu applied; empty where the time embedder is
   Linear proj_in_, audio_proj_in_, context_embedder_, time_1_, time_2_, norm_out_linear_, proj_out_, audio_proj_out_;
-  std::vector<Block> refiner_, blocks_;
+  std::vector<Block> refiner_, blocks_;     // blocks_: those that are streamed are empty
+  std::vector<bool> streamed_;              // of each block
+  std::vector<Linear> adaln_;               // of each block; empty where blocks are streamed, for only new noise levels need them
+  std::unique_ptr<Weights> weights_;        // null where nothing is streamed, like the reader
+  std::unique_ptr<GroupReader> reader_;     // after weights_, which its thread reads
+  // What was streamed last. One run at a time changes it, although step() is const.
+  struct Streamed {
+    Block block;
+    Linear adaln;
+    size_t block_at = GroupReader::kNone, adaln_at = GroupReader::kNone;
+  };
+  mutable Streamed last_;
   std::vector<float> refiner_norm_, norm_out_;
   std::map<float, Modulations> modulations_;   // by noise level
 };
 
-// Every tensor is packed here: neither the files nor the adapters are read again.
-Dit::Dit(const Ops& ops, const std::string& folder, WeightFiles files, Compute compute, double attention_mass, const Adapters* adapters)
-    : attention_mass_(attention_mass), folder_(folder), config_(read_dit_config(folder, files)) {
-  const Weights w(std::move(files), dit_tensor_specs(config_), folder, adapters);
+// Unless blocks are streamed, every tensor is packed here: neither the files nor the adapters are read again.
+Dit::Dit(const Ops& ops, Threads& threads, const std::string& folder, WeightFiles files, const DitOptions& options) : folder_(folder) {
+  compute_ = options.compute, attention_mass_ = options.attention_mass, config_ = read_dit_config(folder, files);
+  weights_ = std::make_unique<Weights>(std::move(files), dit_tensor_specs(config_), folder, options.adapters);
+  const Weights& w = *weights_;
+  const Compute compute = compute_;
   proj_in_ = load_linear(w, ops, "proj_in", compute);
   audio_proj_in_ = load_linear(w, ops, "audio_proj_in", compute);
   context_embedder_ = load_linear(w, ops, "context_embedder", compute);
@@ -111,15 +137,69 @@ Dit::Dit(const Ops& ops, const std::string& folder, WeightFiles files, Compute c
     time_2_ = load_linear(w, ops, "time_embedder.linear_2", compute);
   }
   for (int64_t i = 0; i < config_.num_refiner_layers; ++i)
-    refiner_.push_back(load_block(w, ops, fmt::format("token_refiner.refiner_blocks.{}.", i), false, compute));
+    refiner_.push_back(load_block(w, ops, fmt::format("token_refiner.refiner_blocks.{}.", i), compute, threads, {}));
   refiner_norm_ = w.vector("token_refiner.final_norm.weight");
-  for (int64_t i = 0; i < config_.num_layers; ++i)
-    blocks_.push_back(load_block(w, ops, fmt::format("transformer_blocks.{}.", i), true, compute));
   norm_out_ = w.vector("norm_out.norm.weight");
   norm_out_linear_ = load_linear(w, ops, "norm_out.linear", compute);
   proj_out_ = load_linear(w, ops, "proj_out", compute);
   audio_proj_out_ = load_linear(w, ops, "audio_proj_out", compute);
   w.release_pages();
+  // Those that are streamed lie evenly among those that stay, so that the disk has work all the time.
+  const auto n = static_cast<size_t>(config_.num_layers);
+  const size_t stay = options.resident_blocks < 0 ? n : std::min(n, static_cast<size_t>(options.resident_blocks)), away = n - stay;
+  for (size_t i = 0; i < n; ++i) streamed_.push_back((i + 1) * away / n > i * away / n);
+  load_blocks(ops, threads);
+  if (!away) weights_.reset();
+}
+
+void Dit::load_blocks(const Ops& ops, Threads& threads) {
+  const size_t n = block_count();
+  const bool all = std::find(streamed_.begin(), streamed_.end(), true) == streamed_.end();
+  blocks_.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    if (!streamed_[i]) blocks_[i] = load_block(*weights_, ops, block_name(i), compute_, threads, {});
+    if (all) adaln_.push_back(load_linear(*weights_, ops, block_name(i) + kAdaln, compute_, {{}, &threads}));
+  }
+  if (all) return;
+  std::vector<GroupReader::Group> groups(2 * n);
+  for (size_t i = 0; i < n; ++i) {
+    const std::string b = block_name(i), a = b + kAdaln;
+    groups[main_group(i)] = weights_->stored([&](const std::string& name) { return name.starts_with(b) && !name.starts_with(a); });
+    groups[adaln_group(i)] = weights_->stored([&](const std::string& name) { return name.starts_with(a); });
+  }
+  reader_ = std::make_unique<GroupReader>(*weights_, std::move(groups), true);
+}
+
+size_t Dit::next_streamed(size_t i) const {
+  for (size_t k = 1; k <= block_count(); ++k)
+    if (const size_t j = (i + k) % block_count(); streamed_[j]) return main_group(j);
+  return GroupReader::kNone;
+}
+
+const Block& Dit::block(const Ctx& ctx, size_t i, size_t next) const {
+  if (!streamed_[i]) return blocks_[i];
+  Streamed& s = last_;
+  if (s.block_at != i) {
+    s.block_at = GroupReader::kNone;   // until the new one is whole
+    weights_->use(&reader_->acquire(main_group(i), next, ctx.exec.cancel));
+    s.block = load_block(*weights_, ctx.exec.ops, block_name(i), compute_, ctx.exec.threads, std::move(s.block));
+    weights_->use(nullptr);
+    s.block_at = i;
+  }
+  return s.block;
+}
+
+const Linear& Dit::adaln(const Ctx& ctx, size_t i, size_t next) const {
+  if (!reader_) return adaln_[i];
+  Streamed& s = last_;
+  if (s.adaln_at != i) {
+    s.adaln_at = GroupReader::kNone;
+    weights_->use(&reader_->acquire(adaln_group(i), next, ctx.exec.cancel));
+    s.adaln = load_linear(*weights_, ctx.exec.ops, block_name(i) + kAdaln, compute_, {std::move(s.adaln.weight), &ctx.exec.threads});
+    weights_->use(nullptr);
+    s.adaln_at = i;
+  }
+  return s.adaln;
 }
 
 // y [S, hidden] -> o [S, inner]: attention over all rows, before the output projection. `rope` is null in the refiner.
@@ -233,22 +313,23 @@ int64_t Dit::prepare_timesteps(const Ctx& ctx, std::span<const float> timesteps)
   std::vector<float> missing;
   for (float t : timesteps)
     if (!modulations_.count(t) && std::find(missing.begin(), missing.end(), t) == missing.end()) missing.push_back(t);
-  const size_t h = static_cast<size_t>(config_.hidden_size), width = kModalities * kModulations * h, each = blocks_.size() * width + 2 * h;
+  const size_t h = static_cast<size_t>(config_.hidden_size), width = kModalities * kModulations * h, each = block_count() * width + 2 * h;
   const int64_t n = static_cast<int64_t>(missing.size());
   if (missing.empty() || each * missing.size() > kMostModulationFloats) return n;
   if (each * (modulations_.size() + missing.size()) > kMostModulationFloats) modulations_.clear();
   Arena::Scope scope(ctx.arena());
   Mat temb = embed_time({ctx.exec, {}}, missing), rows = ctx.mat(n, static_cast<int64_t>(width)), out = ctx.mat(n, static_cast<int64_t>(2 * h));
   std::map<float, Modulations> made;   // kept only when whole: a cancelled run leaves nothing half done
-  for (float t : missing) made[t] = {std::vector<float>(blocks_.size() * width), std::vector<float>(2 * h)};
-  for (size_t b = 0; b < blocks_.size(); ++b) {
+  for (float t : missing) made[t] = {std::vector<float>(block_count() * width), std::vector<float>(2 * h)};
+  for (size_t b = 0; b < block_count(); ++b) {
     ctx.exec.check_cancel();
-    linear(ctx, temb, blocks_[b].adaln, rows);
+    linear(ctx, temb, adaln(ctx, b, b + 1 < block_count() ? adaln_group(b + 1) : next_streamed(b)), rows);
     for (int64_t i = 0; i < n; ++i) std::copy_n(rows.row(i), width, made[missing[static_cast<size_t>(i)]].blocks.begin() + static_cast<int64_t>(b * width));
   }
   linear(ctx, temb, norm_out_linear_, out);
   for (int64_t i = 0; i < n; ++i) std::copy_n(out.row(i), 2 * h, made[missing[static_cast<size_t>(i)]].out.begin());
   modulations_.merge(made);
+  last_.adaln = {}, last_.adaln_at = GroupReader::kNone;   // its memory is not wanted in the steps
   return n;
 }
 
@@ -340,12 +421,13 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
   };
   keep();
   Mat modulation = ctx.mat(levels, kModalities * kModulations * h), table = ctx.mat(levels, 2 * h);   // table: shift, scale per timestep
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  for (size_t i = 0; i < block_count(); ++i) {
     ctx.exec.check_cancel();
-    if (known.empty()) linear(ctx, temb, blocks_[i].adaln, modulation);
+    const size_t after = known.empty() ? adaln_group((i + 1) % block_count()) : next_streamed(i);
+    if (known.empty()) linear(ctx, temb, adaln(ctx, i, streamed_[i] ? main_group(i) : after), modulation);
     for (size_t t = 0; t < known.size(); ++t)
       std::copy_n(known[t]->blocks.data() + static_cast<int64_t>(i) * modulation.cols, modulation.cols, modulation.row(static_cast<int64_t>(t)));
-    run_block(ctx, blocks_[i], p, modulation, adaln_row.data(), ctx.tap && i == 0, x);
+    run_block(ctx, block(ctx, i, after), p, modulation, adaln_row.data(), ctx.tap && i == 0, x);
     keep();
   }
   if (!stream.empty()) ctx.tap("dit.hidden", {stream.data(), DType::f32, {config_.num_layers + 1, rows, h}});
@@ -358,8 +440,8 @@ void Dit::step(const Ctx& ctx, const Denoiser::Prepared& prepared, std::span<con
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass, const Adapters* adapters) {
-  return std::make_unique<Dit>(ops, folder, open_checkpoint(folder), compute, attention_mass, adapters);
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, Threads& threads, const std::string& folder, const DitOptions& options) {
+  return std::make_unique<Dit>(ops, threads, folder, open_checkpoint(folder), options);
 }
 
 std::unique_ptr<Adapters> open_adapters(const std::string& folder, const std::vector<AdapterUse>& uses) {

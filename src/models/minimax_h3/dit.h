@@ -40,11 +40,16 @@ std::string dit_config_text(const DitConfig& config, DitSpelling spelling);
 // The tensor rope.inv_freq of other spellings.
 std::vector<float> rope_frequencies(const DitConfig& config);
 
-// `folder`: as open_checkpoint. compute: f32, or bf16 for all but the float32 islands.
-// attention_mass: AttentionArgs::mass of the transformer's blocks (not of the refiner's).
-// adapters: of open_adapters for the same folder, or null.
-std::unique_ptr<Denoiser> load_dit(const Ops& ops, const std::string& folder, Compute compute, double attention_mass = 1,
-                                   const Adapters* adapters = nullptr);
+struct DitOptions {
+  Compute compute = Compute::f32;       // islands stay float32
+  double attention_mass = 1;            // AttentionArgs::mass of the transformer's blocks (not of the refiner's)
+  const Adapters* adapters = nullptr;   // of open_adapters for the same folder; outlives the denoiser where blocks are streamed
+  // Blocks that stay packed; -1: all. The others are read from disk in every evaluation, and the modulation matrices of all blocks when
+  // noise levels are prepared. The results are the same to the byte.
+  int64_t resident_blocks = -1;
+};
+// `folder`: as open_checkpoint. `threads` pack the weights, during this call alone.
+std::unique_ptr<Denoiser> load_dit(const Ops& ops, Threads& threads, const std::string& folder, const DitOptions& options);
 // Adapters held against the folder's tensors. Errors as Adapters.
 std::unique_ptr<Adapters> open_adapters(const std::string& folder, const std::vector<AdapterUse>& uses);
 
