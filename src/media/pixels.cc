@@ -73,8 +73,18 @@ Picture from_components(const AVFrame& frame, const AVPixFmtDescriptor& format) 
   return out;
 }
 
+// A colour code of a frame as its number: decoders copy some of them unchecked out of the file, and to load one that its enum
+// doesn't have is undefined.
+template <class Code>
+int code(const Code& field) {
+  static_assert(sizeof(Code) == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &field, sizeof number);
+  return number;
+}
+
 int matrix_of(const AVFrame& frame) {
-  switch (frame.colorspace) {
+  switch (code(frame.colorspace)) {
     case AVCOL_SPC_BT709: return SWS_CS_ITU709;
     case AVCOL_SPC_FCC: return SWS_CS_FCC;
     case AVCOL_SPC_BT470BG:
@@ -86,6 +96,11 @@ int matrix_of(const AVFrame& frame) {
   }
 }
 
+bool is_full(const AVFrame& frame, bool untagged) {
+  const int range = code(frame.color_range);
+  return range == AVCOL_RANGE_JPEG || (range != AVCOL_RANGE_MPEG && untagged);
+}
+
 }  // namespace
 
 Picture ToRgb::convert(const AVFrame& frame, const std::string& name, bool full_range) {
@@ -94,7 +109,7 @@ Picture ToRgb::convert(const AVFrame& frame, const std::string& name, bool full_
     fail(ErrorKind::request, "{}: found frames without pixels, wanted a picture; make the file again", name);
   if (format->flags & AV_PIX_FMT_FLAG_PAL) return from_palette(frame);
   const bool special = format->flags & (AV_PIX_FMT_FLAG_FLOAT | AV_PIX_FMT_FLAG_BAYER);
-  const bool full = frame.color_range == AVCOL_RANGE_JPEG || (frame.color_range == AVCOL_RANGE_UNSPECIFIED && full_range);
+  const bool full = is_full(frame, full_range);
   const bool exact = (format->flags & AV_PIX_FMT_FLAG_RGB) || (format->nb_components < 3 && full);
   if (!exact || special) return scale(frame, name, full_range);
   bool bytes = !(format->flags & AV_PIX_FMT_FLAG_BITSTREAM);
@@ -103,8 +118,8 @@ Picture ToRgb::convert(const AVFrame& frame, const std::string& name, bool full_
 }
 
 Picture ToRgb::scale(const AVFrame& frame, const std::string& name, bool full_range) {
-  const int matrix = matrix_of(frame), siting = frame.chroma_location;
-  const int range = frame.color_range == AVCOL_RANGE_UNSPECIFIED ? full_range : frame.color_range == AVCOL_RANGE_JPEG;
+  const int matrix = matrix_of(frame), said = code(frame.chroma_location), range = is_full(frame, full_range);
+  const int siting = said > AVCHROMA_LOC_UNSPECIFIED && said < AVCHROMA_LOC_NB ? said : AVCHROMA_LOC_UNSPECIFIED;
   if (!scaler_ || width_ != frame.width || height_ != frame.height || format_ != frame.format || matrix_ != matrix || range_ != range ||
       siting_ != siting) {
     scaler_.reset(sws_alloc_context());
@@ -114,9 +129,9 @@ Picture ToRgb::scale(const AVFrame& frame, const std::string& name, bool full_ra
     set("src_format", frame.format), set("dst_format", AV_PIX_FMT_RGB24), set("src_range", range), set("dst_range", 1);
     set("sws_flags", SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP | SWS_BITEXACT);
     int h = 0, v = 0;  // 1/256 luma samples; H.264's default where nothing is said, the centre for full range (JPEG)
-    const auto sited = siting != AVCHROMA_LOC_UNSPECIFIED ? frame.chroma_location : range ? AVCHROMA_LOC_CENTER : AVCHROMA_LOC_LEFT;
+    const int sited = siting != AVCHROMA_LOC_UNSPECIFIED ? siting : range ? AVCHROMA_LOC_CENTER : AVCHROMA_LOC_LEFT;
     const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
-    if (avcodec_enum_to_chroma_pos(&h, &v, sited) == 0) {
+    if (avcodec_enum_to_chroma_pos(&h, &v, static_cast<AVChromaLocation>(sited)) == 0) {
       if (format->log2_chroma_w) set("src_h_chr_pos", h);
       if (format->log2_chroma_h) set("src_v_chr_pos", v);
     }
