@@ -40,10 +40,6 @@ MappedFile::~MappedFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-void MappedFile::release_pages() const {
-  if (data_) madvise(const_cast<void*>(data_), size_, MADV_DONTNEED);
-}
-
 void MappedFile::release_pages(std::span<const std::byte> range) const {
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)), first = reinterpret_cast<uintptr_t>(range.data());
   const uintptr_t begin = (first + page - 1) / page * page, end = (first + range.size()) / page * page;

@@ -15,9 +15,7 @@ class MappedFile {
   MappedFile(MappedFile&& o) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-  // Gives the pages read so far back to the system; they come again from the file when touched. Advice only.
-  void release_pages() const;
-  // The same of the whole pages inside `range`, a part of bytes().
+  // Gives the whole pages inside `range`, a part of bytes(), back to the system; they come again from the file when touched. Advice only.
   void release_pages(std::span<const std::byte> range) const;
   // `range`, a part of bytes(), read into `out` without touching the mapping: a file that was cut short since is an error (kind model)
   // that says so, not a signal. forget: what was read need not stay in the system's cache of files, nor does it take more of that than

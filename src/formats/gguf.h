@@ -52,7 +52,6 @@ class GgufFile {
   const std::string& path() const { return file_->path(); }
   const GgufHeader& header() const { return header_; }
   const MappedFile& mapped() const { return *file_; }
-  void release_pages(const std::byte* data, int64_t bytes) const { file_->release_pages({data, static_cast<size_t>(bytes)}); }
 
  private:
   std::shared_ptr<MappedFile> file_;

@@ -35,10 +35,6 @@ class SafetensorsFile {
   const StringMap& metadata() const { return metadata_; }             // "__metadata__"
   int64_t total_bytes() const;                                        // of all tensors
   const MappedFile& mapped() const { return *file_; }
-  void release_pages() const { file_->release_pages(); }              // after packing: the mapping need not stay resident
-  void release_pages(const View& v) const {                           // of one tensor of this file
-    file_->release_pages({static_cast<const std::byte*>(v.data), static_cast<size_t>(v.bytes())});
-  }
 
  private:
   std::shared_ptr<MappedFile> file_;
@@ -61,7 +57,6 @@ class SafetensorsSet {
   const View* find(std::string_view name) const;            // nullptr if absent
   const std::string& file_of(std::string_view name) const;  // path; error kind model if there is no such tensor
   const std::vector<SafetensorsFile>& files() const { return files_; }
-  void release_pages(std::string_view name) const;          // of that tensor's bytes; nothing if there is no such tensor
   size_t size() const { return where_.size(); }
   int64_t total_bytes() const;
   const std::string& origin() const { return origin_; }  // the file or the index, for messages

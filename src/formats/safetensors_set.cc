@@ -140,13 +140,6 @@ std::vector<std::string> SafetensorsSet::names() const {
   return out;
 }
 
-void SafetensorsSet::release_pages(std::string_view name) const {
-  const auto it = where_.find(std::string(name));
-  if (it == where_.end()) return;
-  const SafetensorsFile& file = files_[it->second.first];
-  file.release_pages(file.tensors()[it->second.second].view);
-}
-
 const View* SafetensorsSet::find(std::string_view name) const {
   auto it = where_.find(std::string(name));
   return it == where_.end() ? nullptr : &files_[it->second.first].tensors()[it->second.second].view;

@@ -124,7 +124,7 @@ TEST(Activations, GatedProductEqualsItsSteps) {
           Rows wide(M, 2 * F), want(M, F), have(M, F);
           gemm(exec, in, pack_weight(exec.ops, whole, 1, compute), {.data = wide.m.data, .row_stride = 2 * F, .bias = bias.data()});
           swiglu(exec, wide.m, value_first, want.m);
-          const std::vector<View> parts{first, second};
+          const std::vector<RowSource> parts{row_source(first), row_source(second)};
           const PackedWeight p = pack_gated_weight(exec.ops, parts, value_first, compute);
           EXPECT_EQ(p.paired, p.parts > 0 && F % 16 == 0);
           gemm_swiglu(exec, in, p, bias.data(), have.m);

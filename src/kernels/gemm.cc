@@ -403,12 +403,6 @@ PackedWeight pack(const Ops& ops, std::span<const RowSource> stacked, int64_t se
   return p;
 }
 
-std::vector<RowSource> sources_of(std::span<const View> views) {
-  std::vector<RowSource> out;
-  for (const View& v : views) out.push_back(row_source(v));
-  return out;
-}
-
 void check(const Exec& exec, const GemmInput& a, const PackedWeight& w, bool paired) {
   const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(a.offsets.size()));
   if (count * a.segment != w.k() || w.ops != &exec.ops) {
@@ -434,16 +428,8 @@ RowSource row_source(const View& w) {
           w.dtype == DType::bf16};
 }
 
-PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute) {
-  return pack(ops, sources_of(stacked), segments, compute, false, false, {});
-}
-
 PackedWeight pack_weight(const Ops& ops, std::span<const RowSource> stacked, int64_t segments, Compute compute, PackInto into) {
   return pack(ops, stacked, segments, compute, false, false, std::move(into));
-}
-
-PackedWeight pack_gated_weight(const Ops& ops, std::span<const View> stacked, bool value_first, Compute compute) {
-  return pack(ops, sources_of(stacked), 1, compute, true, value_first, {});
 }
 
 PackedWeight pack_gated_weight(const Ops& ops, std::span<const RowSource> stacked, bool value_first, Compute compute, PackInto into) {
@@ -451,7 +437,8 @@ PackedWeight pack_gated_weight(const Ops& ops, std::span<const RowSource> stacke
 }
 
 PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Compute compute) {
-  return pack_weight(ops, std::span<const View>(&w, 1), segments, compute);
+  const RowSource source = row_source(w);
+  return pack_weight(ops, std::span(&source, 1), segments, compute);
 }
 
 void gemm(const Exec& exec, const GemmInput& a, const PackedWeight& w, const GemmOutput& c) {

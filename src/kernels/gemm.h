@@ -57,11 +57,9 @@ struct PackInto {
 // `w` is W[N, segments * segment].
 PackedWeight pack_weight(const Ops& ops, const View& w, int64_t segments, Compute compute);
 // The same from several matrices stacked along N (q, k and v as one product).
-PackedWeight pack_weight(const Ops& ops, std::span<const View> stacked, int64_t segments, Compute compute);
 PackedWeight pack_weight(const Ops& ops, std::span<const RowSource> stacked, int64_t segments, Compute compute, PackInto into = {});
 
 // The first layer of a gated feed-forward: W[2 F, K], whose result gemm_swiglu folds. Paired where the table has tile units and 16 divides F.
-PackedWeight pack_gated_weight(const Ops& ops, std::span<const View> stacked, bool value_first, Compute compute);
 PackedWeight pack_gated_weight(const Ops& ops, std::span<const RowSource> stacked, bool value_first, Compute compute, PackInto into = {});
 
 enum class Activation { none, silu, gelu_tanh, gelu_erf };

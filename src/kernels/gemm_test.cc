@@ -236,9 +236,9 @@ TEST(Gemm, StackedAndNarrowWeights) {
   for (uint16_t x : half) rounded.push_back(to_float(bf16_t{x}));
   const auto a = test::normal(10 * 40, 2);
   test::on_every_table([&](const Exec& exec) {
-    const std::vector<View> parts = {{half.data(), DType::bf16, {7, 40}},
-                                     {half.data() + 7 * 40, DType::bf16, {1, 40}},
-                                     {half.data() + 8 * 40, DType::bf16, {42, 40}}};
+    const std::vector<RowSource> parts = {row_source({half.data(), DType::bf16, {7, 40}}),
+                                          row_source({half.data() + 7 * 40, DType::bf16, {1, 40}}),
+                                          row_source({half.data() + 8 * 40, DType::bf16, {42, 40}})};
     std::vector<float> c(10 * 50), want(10 * 50);
     gemm(exec, {a.data(), 10, 40, {}, 40}, pack_weight(exec.ops, parts, 1, Compute::f32), {.data = c.data(), .row_stride = 50});
     const View whole{rounded.data(), DType::f32, {50, 40}};

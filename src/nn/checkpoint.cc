@@ -27,6 +27,10 @@ bool starts_with_any(const std::string& name, std::string_view& prefix) {
   return false;
 }
 
+std::span<const std::byte> bytes_of(const View& v) {
+  return {static_cast<const std::byte*>(v.data), v.data ? static_cast<size_t>(v.bytes()) : 0};
+}
+
 // x [n] in groups of `group`: x H with H = H4 x H4 x ... / sqrt(group), which is symmetric and its own inverse.
 void turn(float* x, int64_t n, int64_t group) {
   const float scale = 1 / std::sqrt(static_cast<float>(group));
@@ -271,18 +275,18 @@ const Stored* Staging::find(const Stored& of) const {
   return nullptr;
 }
 
-// The file whose mapping `data` points into.
-const MappedFile& WeightFiles::holder(const void* data) const {
+// The file in whose mapping `bytes` stand.
+const MappedFile& WeightFiles::holder(std::span<const std::byte> bytes) const {
   if (gguf_) return gguf_->mapped();
   for (const SafetensorsFile& f : set_->files()) {
     const std::span<const std::byte> all = f.mapped().bytes();
-    if (data >= all.data() && data < all.data() + all.size()) return f.mapped();
+    if (bytes.data() >= all.data() && bytes.data() < all.data() + all.size()) return f.mapped();
   }
   fail(ErrorKind::internal, "{}: bytes of a tensor stand in none of its files", origin_);
 }
 
 void WeightFiles::read(std::span<const Stored* const> tensors, Staging& out, bool forget, const std::atomic<bool>& stop) const {
-  auto room = [](const View& v) { return v.data ? (static_cast<size_t>(v.bytes()) + 63) / 64 * 64 : 0; };
+  auto room = [](const View& v) { return (bytes_of(v).size() + 63) / 64 * 64; };
   size_t total = 0;
   for (const Stored* t : tensors) total += room(t->bytes) + room(t->scale);
   out.tensors_.clear();
@@ -291,10 +295,10 @@ void WeightFiles::read(std::span<const Stored* const> tensors, Staging& out, boo
   for (const Stored* t : tensors) {
     Stored here = *t;
     for (View* v : {&here.bytes, &here.scale}) {
-      const auto size = static_cast<size_t>(v->data ? v->bytes() : 0);
-      if (!size) continue;
+      const std::span<const std::byte> bytes = bytes_of(*v);
+      if (bytes.empty()) continue;
       try {
-        holder(v->data).read({static_cast<const std::byte*>(v->data), size}, to, forget, stop);
+        holder(bytes).read(bytes, to, forget, stop);
       } catch (const Error& e) {
         fail(e.kind, "{} (tensor {})", e.what(), t->name);
       }
@@ -305,9 +309,7 @@ void WeightFiles::read(std::span<const Stored* const> tensors, Staging& out, boo
 }
 
 void WeightFiles::release_pages(const Stored& t) const {
-  if (gguf_) return gguf_->release_pages(static_cast<const std::byte*>(t.bytes.data), t.bytes.bytes());
-  for (const SafetensorsFile& f : set_->files())
-    if (&f.path() == t.file) f.release_pages(t.bytes);
+  if (const auto bytes = bytes_of(t.bytes); !bytes.empty()) holder(bytes).release_pages(bytes);
 }
 
 void WeightFiles::release_pages() const {

@@ -70,7 +70,7 @@ class WeightFiles {
   bool fused_by_head() const { return fused_by_head_; }
 
  private:
-  const MappedFile& holder(const void* data) const;
+  const MappedFile& holder(std::span<const std::byte> bytes) const;
   void add(Stored t);
   void attach_scales();
 

@@ -127,10 +127,14 @@ Weights::Weights(WeightFiles files, TensorSpecs specs, std::string component, co
   bound_ = std::move(b.tensors);
 }
 
-BoundTensor Weights::bound(const std::string& name) const {
+const BoundTensor& Weights::bound(const std::string& name) const {
   auto it = index_.find(name);
   if (it == index_.end() || !bound_[it->second].stored) fail(ErrorKind::internal, "{}: tensor {} is not in the table", component_, name);
-  BoundTensor b = bound_[it->second];
+  return bound_[it->second];
+}
+
+BoundTensor Weights::at_hand(const std::string& name) const {
+  BoundTensor b = bound(name);
   if (const Stored* here = staging_ ? staging_->find(*b.stored) : nullptr) b.stored = here;
   return b;
 }
@@ -171,7 +175,7 @@ void Weights::make(const std::string& name, const TensorSpec& spec, const BoundT
 const View& Weights::view(const std::string& name) const {
   auto it = made_.find(name);
   if (it == made_.end()) {
-    const BoundTensor b = bound(name);
+    const BoundTensor b = at_hand(name);
     make(name, specs_[index_.at(name)], b);
     it = made_.find(name);
   }
@@ -185,8 +189,7 @@ void Weights::release_pages() const {
 
 void Weights::release_pages(const std::string& name) const {
   made_.erase(name);
-  bound(name);   // or says that there is none
-  const Stored& t = *bound_[index_.at(name)].stored;
+  const Stored& t = *bound(name).stored;
   if (!staging_ || !staging_->find(t)) files_->release_pages(t);
 }
 
@@ -197,7 +200,7 @@ std::vector<float> Weights::vector(const std::string& name) const {
 }
 
 void Weights::row(const std::string& name, int64_t r, float* out) const {
-  const BoundTensor b = bound(name);
+  const BoundTensor b = at_hand(name);
   if (!edits_ || !edits_->touches(name)) return b.read(r, 1, out);
   const View& v = view(name);
   const int64_t width = b.stored->row_values();
@@ -205,7 +208,7 @@ void Weights::row(const std::string& name, int64_t r, float* out) const {
 }
 
 RowSource Weights::source(const std::string& name) const {
-  const BoundTensor b = bound(name);
+  const BoundTensor b = at_hand(name);
   const Shape& shape = specs_[index_.at(name)].shape;
   if (edits_ && edits_->touches(name)) {
     const View& v = view(name);

@@ -108,7 +108,8 @@ class Weights {
   void use(const Staging* staging) const { made_.clear(), staging_ = staging; }
 
  private:
-  BoundTensor bound(const std::string& name) const;   // with its bytes where they are to be read
+  const BoundTensor& bound(const std::string& name) const;   // in the files
+  BoundTensor at_hand(const std::string& name) const;        // the same with its bytes in the staging, if they are there
   void make(const std::string& name, const TensorSpec& spec, const BoundTensor& b) const;
 
   std::unique_ptr<WeightFiles> files_;    // stays in place: bindings point into it

@@ -87,7 +87,7 @@ class Dit final : public Denoiser {
   // Block i and its modulation matrix, valid until the next call; where they are streamed, group `next` is read ahead.
   const Block& block(const Ctx& ctx, size_t i, size_t next) const;
   const Linear& adaln(const Ctx& ctx, size_t i, size_t next) const;
-  void load_blocks(const Ops& ops, Threads& threads);
+  void load_blocks(const Ops& ops, Threads& threads, int64_t resident);
 
   void attend(const Ctx& ctx, const Block& b, const Activations& y, const DitState* rope, const Activations& o) const;
   Tensor refine(const Ctx& ctx, ConstMat prompt_embeds) const;
@@ -144,23 +144,20 @@ Dit::Dit(const Ops& ops, Threads& threads, const std::string& folder, WeightFile
   proj_out_ = load_linear(w, ops, "proj_out", compute);
   audio_proj_out_ = load_linear(w, ops, "audio_proj_out", compute);
   w.release_pages();
-  // Those that are streamed lie evenly among those that stay, so that the disk has work all the time.
-  const auto n = static_cast<size_t>(config_.num_layers);
-  const size_t stay = options.resident_blocks < 0 ? n : std::min(n, static_cast<size_t>(options.resident_blocks)), away = n - stay;
-  for (size_t i = 0; i < n; ++i) streamed_.push_back((i + 1) * away / n > i * away / n);
-  load_blocks(ops, threads);
-  if (!away) weights_.reset();
+  load_blocks(ops, threads, options.resident_blocks);
 }
 
-void Dit::load_blocks(const Ops& ops, Threads& threads) {
-  const size_t n = block_count();
-  const bool all = std::find(streamed_.begin(), streamed_.end(), true) == streamed_.end();
+void Dit::load_blocks(const Ops& ops, Threads& threads, int64_t resident) {
+  // Those that are streamed lie evenly among those that stay, so that the disk has work all the time.
+  const auto n = static_cast<size_t>(config_.num_layers);
+  const size_t stay = resident < 0 ? n : std::min(n, static_cast<size_t>(resident)), away = n - stay;
+  for (size_t i = 0; i < n; ++i) streamed_.push_back((i + 1) * away / n > i * away / n);
   blocks_.resize(n);
   for (size_t i = 0; i < n; ++i) {
     if (!streamed_[i]) blocks_[i] = load_block(*weights_, ops, block_name(i), compute_, threads, {});
-    if (all) adaln_.push_back(load_linear(*weights_, ops, block_name(i) + kAdaln, compute_, {{}, &threads}));
+    if (!away) adaln_.push_back(load_linear(*weights_, ops, block_name(i) + kAdaln, compute_, {{}, &threads}));
   }
-  if (all) return;
+  if (!away) return weights_.reset();
   std::vector<GroupReader::Group> groups(2 * n);
   for (size_t i = 0; i < n; ++i) {
     const std::string b = block_name(i), a = b + kAdaln;
