@@ -17,15 +17,9 @@ namespace {
 
 class MappedFiles : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/zt_mapped_XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string file(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << text;
-    return folder_ + "/" + name;
+    std::ofstream(folder_.file(name), std::ios::binary) << text;
+    return folder_.file(name);
   }
   std::string refusal(const std::string& path) {
     try {
@@ -36,13 +30,13 @@ class MappedFiles : public testing::Test {
     }
     return "no error";
   }
-  std::string folder_;
+  const TestFolder folder_;
 };
 
 TEST_F(MappedFiles, HoldTheBytesAndMove) {
   std::string text("a\0b", 3);
   MappedFile f(file("x", text));
-  EXPECT_EQ(f.path(), folder_ + "/x");
+  EXPECT_EQ(f.path(), folder_.file("x"));
   MappedFile g(std::move(f));
   ASSERT_EQ(g.bytes().size(), 3u);
   EXPECT_EQ(std::memcmp(g.bytes().data(), text.data(), 3), 0);
@@ -51,9 +45,9 @@ TEST_F(MappedFiles, HoldTheBytesAndMove) {
 }
 
 TEST_F(MappedFiles, WhatIsNoFileIsRefused) {
-  EXPECT_NE(refusal(folder_ + "/none").find("No such file"), std::string::npos);
-  EXPECT_NE(refusal(folder_).find("not a regular file"), std::string::npos);
-  std::string fifo = folder_ + "/fifo";
+  EXPECT_NE(refusal(folder_.file("none")).find("No such file"), std::string::npos);
+  EXPECT_NE(refusal(folder_.path()).find("not a regular file"), std::string::npos);
+  std::string fifo = folder_.file("fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_NE(refusal(fifo).find("not a regular file"), std::string::npos);   // and doesn't wait for a writer
   EXPECT_NE(refusal("").find("cannot open"), std::string::npos);

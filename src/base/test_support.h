@@ -1,7 +1,9 @@
 #pragma once
-// What tests of refusals share.
+// What tests of refusals and of files share.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
 #include <initializer_list>
 #include <string>
 
@@ -25,5 +27,26 @@ std::string message(Body&& body, ErrorKind kind = ErrorKind::request) {
 inline void expect_words(const std::string& text, std::initializer_list<const char*> words) {
   for (const char* word : words) EXPECT_NE(text.find(word), std::string::npos) << "\"" << word << "\" is not in: " << text;
 }
+
+// An empty folder, gone with this object.
+class TestFolder {
+ public:
+  TestFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "zt_test_XXXXXX").string();
+    if (!mkdtemp(name.data())) fail(ErrorKind::resource, "{}: cannot make a folder; free space there or set TMPDIR", name);
+    path_ = name;
+  }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  ~TestFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace zt

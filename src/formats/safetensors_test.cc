@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+
+#include "base/test_support.h"
 
 namespace fs = std::filesystem;
 
@@ -17,13 +18,7 @@ namespace {
 // A folder of its own for every test.
 class Safetensors : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              fmt::format("zt_formats_{}_{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_.file(name); }
 
   std::string put(const std::string& name, const std::string& bytes) {
     std::ofstream(path(name), std::ios::binary) << bytes;
@@ -52,7 +47,7 @@ class Safetensors : public testing::Test {
     expect_message([&] { SafetensorsFile f(p); }, "bad.safetensors");
     expect_message([&] { open_weights(p); }, part);
   }
-  fs::path folder_;
+  const TestFolder folder_;
 };
 
 const std::string kOne = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
@@ -68,7 +63,7 @@ TEST_F(Safetensors, WritesAndReads) {
                     {"c", {c.data(), DType::f64, {}}},
                     {"none", {nullptr, DType::f32, {0, 4}}}},
                    {{"made by", "a \"test\""}});
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator{}), 1) << "a temporary file was left";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator{}), 1) << "a temporary file was left";
   SafetensorsFile f(p);
   ASSERT_EQ(f.tensors().size(), 4u);
   EXPECT_EQ(f.tensors()[0].name, "c");  // larger elements first
@@ -115,7 +110,7 @@ TEST_F(Safetensors, KeepsTheOrderOfTheHeaderAndUnalignedStarts) {
 
 TEST_F(Safetensors, RefusesBrokenFrames) {
   expect_message([&] { SafetensorsFile f(path("absent.safetensors")); }, "absent.safetensors");
-  expect_message([&] { SafetensorsFile f(folder_.string()); }, "not a regular file");
+  expect_message([&] { SafetensorsFile f(folder_.path().string()); }, "not a regular file");
   refused("", "found 0 bytes");
   refused("1234567", "found 7 bytes");
   refused(raw("", ""), "does not begin with {");
@@ -194,7 +189,7 @@ class Shards : public Safetensors {
     put("model.safetensors.index.json", "{\"metadata\":" + metadata + ",\"weight_map\":{" + map + "}}");
   }
   void refused_set(const std::string& part) {
-    expect_message([&] { open_weights(folder_.string()); }, part);
+    expect_message([&] { open_weights(folder_.path().string()); }, part);
   }
   std::vector<float> v_ = {1, 2, 3};
   const std::string map_ =
@@ -204,7 +199,7 @@ class Shards : public Safetensors {
 TEST_F(Shards, OpensFolderIndexAndShard) {
   write_shards();
   write_index(map_);
-  for (std::string p : {folder_.string(), path("model.safetensors.index.json"), path("model-00002-of-00002.safetensors")}) {
+  for (std::string p : {folder_.path().string(), path("model.safetensors.index.json"), path("model-00002-of-00002.safetensors")}) {
     SafetensorsSet set = open_weights(p);
     EXPECT_EQ(set.names(), (std::vector<std::string>{"a", "b", "c"}));
     EXPECT_EQ(set.total_bytes(), 24);
@@ -213,9 +208,9 @@ TEST_F(Shards, OpensFolderIndexAndShard) {
     EXPECT_EQ(set.file_of("c"), path("model-00002-of-00002.safetensors"));
     EXPECT_EQ(set.origin(), path("model.safetensors.index.json"));
   }
-  EXPECT_EQ(open_weights(folder_.string(), "model").size(), 3u);
-  expect_message([&] { open_weights(folder_.string(), "other"); }, "a shard without its index");
-  expect_message([&] { open_weights(folder_.string()).file_of("d"); }, "tensor d is missing");
+  EXPECT_EQ(open_weights(folder_.path().string(), "model").size(), 3u);
+  expect_message([&] { open_weights(folder_.path().string(), "other"); }, "a shard without its index");
+  expect_message([&] { open_weights(folder_.path().string()).file_of("d"); }, "tensor d is missing");
 }
 
 TEST_F(Shards, RefusesWhatDoesNotFit) {
@@ -256,17 +251,17 @@ TEST_F(Shards, RefusesWhatDoesNotFit) {
 TEST_F(Shards, ChecksStatedHashes) {
   write_shards();
   write_index(map_);
-  EXPECT_TRUE(open_weights(folder_.string()).sha256().empty());
+  EXPECT_TRUE(open_weights(folder_.path().string()).sha256().empty());
   std::string one = sha256_file(path("model-00001-of-00002.safetensors"));
   put("model-00001-of-00002.safetensors.sha256", one + "  model-00001-of-00002.safetensors\n");
   write_index(map_, R"({"sha256":{"model-00002-of-00002.safetensors":")" + std::string(64, 'A') + "\"}}");
-  auto hashes = open_weights(folder_.string()).sha256();
+  auto hashes = open_weights(folder_.path().string()).sha256();
   ASSERT_EQ(hashes.size(), 2u);
   EXPECT_EQ(hashes[0].wanted, hashes[0].found);
   EXPECT_EQ(hashes[1].wanted, std::string(64, 'a'));
   EXPECT_EQ(hashes[1].found, sha256_file(path("model-00002-of-00002.safetensors")));
   put("model-00001-of-00002.safetensors.sha256", "no hash");
-  expect_message([&] { open_weights(folder_.string()).sha256(); }, "64 hex digits");
+  expect_message([&] { open_weights(folder_.path().string()).sha256(); }, "64 hex digits");
 }
 
 TEST_F(Safetensors, HashesAsTheStandardSays) {
@@ -279,9 +274,9 @@ TEST_F(Safetensors, WriterLeavesNoHalfFile) {
   NamedView v{"a", {a.data(), DType::f32, {2}}};
   expect_message([&] { save_safetensors(path("none/x.safetensors"), {v}); }, "none/x.safetensors: cannot write", ErrorKind::request);
   expect_message([&] { save_safetensors(path("x.safetensors"), {v, v}); }, "stands twice", ErrorKind::request);
-  expect_message([&] { save_safetensors(folder_.string(), {v}); }, "cannot be replaced", ErrorKind::request);
-  EXPECT_TRUE(fs::is_empty(folder_));
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator{}), 0);
+  expect_message([&] { save_safetensors(folder_.path().string(), {v}); }, "cannot be replaced", ErrorKind::request);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator{}), 0);
 }
 
 }  // namespace

@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
+#include "base/test_support.h"
 #include "media/decode.h"
 #include "media/mp4_writer.h"
 
@@ -21,8 +21,6 @@ namespace fs = std::filesystem;
 class Fragments : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("zt_fragments_" + std::to_string(getpid()));
-    fs::create_directories(folder_);
     Mp4Options o{.width = 64, .height = 48};
     o.stream_path = file("stream.mp4");
     Mp4Writer writer(file("clip.mp4"), o);
@@ -35,14 +33,12 @@ class Fragments : public testing::Test {
     std::ifstream f(file("stream.mp4"), std::ios::binary);
     stream_ = {std::istreambuf_iterator<char>(f), {}};
   }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static std::vector<uint8_t> frame(int t) {
     std::vector<uint8_t> rgb(64 * 48 * 3);
     for (size_t i = 0; i < rgb.size(); ++i) rgb[i] = static_cast<uint8_t>(t < 30 ? i / 40 + static_cast<size_t>(t) : 255 - (i * 7 + static_cast<size_t>(t)) % 200);
     return rgb;
   }
-  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+  std::string file(const std::string& name) const { return folder_.file(name); }
   FragmentIndex index_of(const std::string& bytes) const {
     const std::string path = file("part.mp4");
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -52,7 +48,7 @@ class Fragments : public testing::Test {
     return index;
   }
 
-  fs::path folder_;
+  const TestFolder folder_;
   std::string stream_;
 };
 

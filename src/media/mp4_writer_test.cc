@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/test_support.h"
 #include "media/colour.h"
 #include "media/decode.h"
 #include "media/demuxer.h"
@@ -21,20 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of its own, gone after the test.
-class TempDir {
- public:
-  TempDir() : path_(fs::path(testing::TempDir()) / ("zt_mp4_" + std::to_string(getpid()) + "_" + std::to_string(count_++))) {
-    fs::create_directories(path_);
-  }
-  ~TempDir() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  size_t entries() const { return static_cast<size_t>(std::distance(fs::directory_iterator(path_), {})); }
-
- private:
-  fs::path path_;
-  static inline int count_ = 0;
-};
+size_t entries(const TestFolder& dir) { return static_cast<size_t>(std::distance(fs::directory_iterator(dir.path()), {})); }
 
 std::string slurp(const std::string& path) {
   std::ifstream f(path, std::ios::binary);
@@ -104,7 +91,7 @@ Counted count_packets(Demuxer& media, const AVStream* stream) {
 }
 
 TEST(Mp4Writer, TheStreamGrowsAndHoldsWhatTheFileHolds) {
-  const TempDir dir;
+  const TestFolder dir;
   const std::string path = dir.file("clip.mp4"), stream = dir.file("stream.mp4");
   for (int frames : {5, 22, 124}) {
     Mp4Options o{.width = 96, .height = 64};
@@ -141,7 +128,7 @@ TEST(Mp4Writer, TheStreamGrowsAndHoldsWhatTheFileHolds) {
 }
 
 TEST(Mp4Writer, EveryLegalLengthIsFrameExact) {
-  const TempDir dir;
+  const TestFolder dir;
   for (int frames = 5; frames <= 362; frames += 17) {
     const std::string path = dir.file("clip.mp4");
     const auto sound = clicks(sound_length(frames), {});
@@ -160,7 +147,7 @@ TEST(Mp4Writer, EveryLegalLengthIsFrameExact) {
 }
 
 TEST(Mp4Writer, PicturesAndSoundComeBackAtTheirInstants) {
-  const TempDir dir;
+  const TestFolder dir;
   for (int frames : {5, 22, 39, 124}) {
     const std::string path = dir.file("clip.mp4");
     const int64_t n = sound_length(frames);
@@ -188,7 +175,7 @@ TEST(Mp4Writer, PicturesAndSoundComeBackAtTheirInstants) {
 }
 
 TEST(Mp4Writer, TagsAndIndex) {
-  const TempDir dir;
+  const TestFolder dir;
   const std::string path = dir.file("clip.mp4"), json = R"({"seed":18446744073709551615,"prompt":"a \"red\" fish, 魚 🐟","steps":[1,2]})";
   const auto sound = clicks(sound_length(22), {});
   write_clip(path, {.width = 64, .height = 32, .metadata = {{"zoetrope", json}, {"comment", "made by a test"}}}, 22, sound, sound);
@@ -214,7 +201,7 @@ TEST(Mp4Writer, TagsAndIndex) {
 }
 
 TEST(Mp4Writer, SameInputSameBytesInAnyOrderOfArrival) {
-  const TempDir dir;
+  const TestFolder dir;
   const Mp4Options o{.width = 64, .height = 48};
   const int64_t n = sound_length(56);
   std::vector<float> sound(static_cast<size_t>(n));
@@ -231,7 +218,7 @@ TEST(Mp4Writer, SameInputSameBytesInAnyOrderOfArrival) {
 }
 
 TEST(Mp4Writer, WithoutSoundAndMono) {
-  const TempDir dir;
+  const TestFolder dir;
   write_clip(dir.file("silent.mp4"), {.width = 32, .height = 32, .channels = 0}, 7, {}, {});
   EXPECT_FALSE(load_clip(dir.file("silent.mp4")).sound);
   EXPECT_FALSE(probe(dir.file("silent.mp4")).has_sound);
@@ -244,22 +231,22 @@ TEST(Mp4Writer, WithoutSoundAndMono) {
 }
 
 TEST(Mp4Writer, NothingIsLeftWithoutFinish) {
-  const TempDir dir;
+  const TestFolder dir;
   {
     Mp4Writer writer(dir.file("clip.mp4"), {.width = 32, .height = 32});
     writer.write_frames(frame(32, 32, 0).data(), 1);
-    EXPECT_EQ(dir.entries(), 1u);
+    EXPECT_EQ(entries(dir), 1u);
     EXPECT_FALSE(fs::exists(dir.file("clip.mp4")));
   }
-  EXPECT_EQ(dir.entries(), 0u);
+  EXPECT_EQ(entries(dir), 0u);
   Mp4Writer empty(dir.file("clip.mp4"), {.width = 32, .height = 32});
   EXPECT_THROW(empty.finish(), Error);  // no frame
-  EXPECT_EQ(dir.entries(), 0u);
+  EXPECT_EQ(entries(dir), 0u);
   EXPECT_THROW(empty.write_frames(frame(32, 32, 0).data(), 1), Error);
 }
 
 TEST(Mp4Writer, AFailedRunLeavesTheOldFile) {
-  const TempDir dir;
+  const TestFolder dir;
   std::ofstream(dir.file("clip.mp4")) << "precious";
   {
     Mp4Writer writer(dir.file("clip.mp4"), {.width = 32, .height = 32});
@@ -267,7 +254,7 @@ TEST(Mp4Writer, AFailedRunLeavesTheOldFile) {
     std::vector<float> bad(10, std::numeric_limits<float>::quiet_NaN());
     const float* planes[2] = {bad.data(), bad.data()};
     EXPECT_THROW(writer.write_audio(planes, 10), Error);
-    EXPECT_EQ(dir.entries(), 1u);
+    EXPECT_EQ(entries(dir), 1u);
   }
   EXPECT_EQ(slurp(dir.file("clip.mp4")), "precious");
 }
@@ -284,7 +271,7 @@ std::string refused(const std::string& path, const Mp4Options& o) {
 }
 
 TEST(Mp4Writer, BadOptionsAndPlaces) {
-  const TempDir dir;
+  const TestFolder dir;
   const Mp4Options good{.width = 32, .height = 32};
   EXPECT_NE(refused(dir.file("a.mp4"), {.width = 33, .height = 32}).find("33x32"), std::string::npos);
   EXPECT_NE(refused(dir.file("a.mp4"), {.width = 32, .height = 0}).find("32x0"), std::string::npos);
@@ -294,12 +281,12 @@ TEST(Mp4Writer, BadOptionsAndPlaces) {
   EXPECT_NE(refused(dir.file(""), good).find("no file name"), std::string::npos);
   EXPECT_NE(refused("/dev/full", good).find("device"), std::string::npos);
   EXPECT_NE(refused("/proc/a.mp4", good).find("cannot write"), std::string::npos);  // a place that nobody may write, root included
-  EXPECT_EQ(dir.entries(), 0u);
+  EXPECT_EQ(entries(dir), 0u);
 }
 
 // The file size limit of the process stands for a full disk: both fail inside write(2) and take the same way out.
 TEST(Mp4Writer, AFullDiskLeavesNothing) {
-  const TempDir dir;
+  const TestFolder dir;
   struct rlimit before = {};
   getrlimit(RLIMIT_FSIZE, &before);
   const auto old = std::signal(SIGXFSZ, SIG_IGN);
@@ -318,7 +305,7 @@ TEST(Mp4Writer, AFullDiskLeavesNothing) {
   EXPECT_EQ(kind, ErrorKind::request) << what;
   EXPECT_NE(what.find("full"), std::string::npos) << what;
   EXPECT_NE(what.find("clip.mp4"), std::string::npos) << what;
-  EXPECT_EQ(dir.entries(), 0u);
+  EXPECT_EQ(entries(dir), 0u);
 }
 
 TEST(Colour, GreyStaysGreyAndPrimariesAreBt709) {

@@ -2,12 +2,12 @@
 #include "nn/checkpoint.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <random>
 
+#include "base/test_support.h"
 #include "nn/weights.h"
 
 namespace fs = std::filesystem;
@@ -17,12 +17,7 @@ namespace {
 
 class CheckpointTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("zt_checkpoint_{}_{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string file() const { return (folder_ / "x.safetensors").string(); }
+  std::string file() const { return folder_.file("x.safetensors"); }
 
   // Bytes that live as long as the test.
   const void* keep(std::vector<uint8_t> bytes) {
@@ -50,7 +45,7 @@ class CheckpointTest : public testing::Test {
             floats("c.weight_scale_2", {}, 2),          text("c.comfy_quant", R"({"format":"nvfp4"})"),
             floats("d.bias", {4}, 1)};
   }
-  fs::path folder_;
+  const TestFolder folder_;
   std::vector<std::unique_ptr<std::vector<uint8_t>>> kept_;
 };
 
@@ -64,7 +59,7 @@ void read_all(const WeightFiles& c) {
 
 TEST_F(CheckpointTest, JoinsCodesAndScales) {
   save_safetensors(file(), every_kind());
-  const WeightFiles c = open_checkpoint(folder_.string());
+  const WeightFiles c = open_checkpoint(folder_.path().string());
   ASSERT_EQ(c.tensors().size(), 4u);
   EXPECT_EQ(c.find("a.weight")->coding_name(), "F8_E4M3 scaled");
   EXPECT_EQ(c.find("b.weight")->coding_name(), "I8 rotated");

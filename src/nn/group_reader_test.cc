@@ -1,7 +1,6 @@
 #include "nn/group_reader.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +17,6 @@ constexpr int64_t kGroups = 4, kValues = 40000;
 class GroupReaderTest : public testing::Test {
  protected:
   void SetUp() override {
-    path_ = (fs::temp_directory_path() / fmt::format("zt_groups_{}_{}.safetensors", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name())).string();
     std::vector<std::vector<float>> kept;
     std::vector<NamedView> views;
     TensorSpecs specs;
@@ -32,7 +30,6 @@ class GroupReaderTest : public testing::Test {
     save_safetensors(path_, views);
     weights_ = std::make_unique<Weights>(open_checkpoint(path_), specs, "x");
   }
-  void TearDown() override { fs::remove(path_); }
   static float value(int64_t g, const std::string& part) { return static_cast<float>(10 * g + (part == "b")); }
 
   std::vector<GroupReader::Group> groups() const {
@@ -46,7 +43,8 @@ class GroupReaderTest : public testing::Test {
     weights_->use(nullptr);
   }
 
-  std::string path_;
+  const TestFolder folder_;
+  const std::string path_ = folder_.file("x.safetensors");
   std::unique_ptr<Weights> weights_;
 };
 

@@ -2,11 +2,12 @@
 #include "nn/spelling.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+
+#include "base/test_support.h"
 
 namespace fs = std::filesystem;
 
@@ -29,8 +30,6 @@ TensorSpecs table() {
 class SpellingTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("zt_spelling_{}_{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
     std::vector<float> values(200);
     std::iota(values.begin(), values.end(), 0.0f);
     std::vector<NamedView> tensors;
@@ -42,8 +41,7 @@ class SpellingTest : public testing::Test {
       }
     save_safetensors(path("ours"), tensors);
   }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string path(const std::string& name) const { return (folder_ / (name + ".safetensors")).string(); }
+  std::string path(const std::string& name) const { return folder_.file(name + ".safetensors"); }
 
   // Reads `from`, writes it in another spelling a row at a time.
   void rewrite(const std::string& from, Spelling spelling, const std::string& to) {
@@ -73,7 +71,7 @@ class SpellingTest : public testing::Test {
     return out;
   }
 
-  fs::path folder_;
+  const TestFolder folder_;
 };
 
 TEST_F(SpellingTest, ThereAndBack) {

@@ -5,23 +5,15 @@
 #include <filesystem>
 
 #include "formats/safetensors.h"
-#include "pipeline/engine.h"
+#include "pipeline/test_support.h"
 
 namespace zt {
 namespace {
 
-// The first clip's pixels and samples.
 std::vector<float> made(Engine& engine, const std::vector<AdapterUse>& adapters) {
-  Request r;
-  r.prompt = "a red circle bounces", r.seed = 3, r.width = r.height = 64, r.num_frames = 22, r.grid_points = 3;
-  r.config = engine.index().config;
-  r.config.min_duration_s = 0;
+  Request r = small_request(engine, "a red circle bounces", 64, 22);
   r.adapters = adapters;
-  std::vector<float> out;
-  Sink sink{[](const ClipInfo&) {}, [&](const uint8_t* p, int64_t n) { out.insert(out.end(), p, p + n * 64 * 64 * 3); },
-            [&](const std::vector<const float*>& c, int64_t n) { out.insert(out.end(), c[0], c[0] + n); }};
-  engine.generate(r, sink, {});
-  return out;
+  return clip_of(engine, r);
 }
 
 TEST(Adapters, AreSwappedByRequestAndLeaveTheBaseAsItWas) {

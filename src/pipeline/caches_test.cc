@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "pipeline/engine.h"
+#include "pipeline/test_support.h"
 
 namespace zt {
 namespace {
@@ -57,10 +57,7 @@ Sound tone(float height) {
 }
 
 std::vector<float> made(Engine& engine, const std::string& prompt, int grey, float height) {
-  Request r;
-  r.prompt = prompt, r.seed = 3, r.width = r.height = 32, r.num_frames = 124, r.grid_points = 3;
-  r.config = engine.index().config;
-  r.config.min_duration_s = 0;
+  Request r = small_request(engine, prompt, 32, 124);
   if (height > 0) {
     r.task = Task::ref2va;
     r.references.push_back({picture(static_cast<uint8_t>(grey))});
@@ -69,11 +66,7 @@ std::vector<float> made(Engine& engine, const std::string& prompt, int grey, flo
     r.task = Task::fl2va;
     r.first_frame = picture(static_cast<uint8_t>(grey));
   }
-  std::vector<float> out;
-  Sink sink{[](const ClipInfo&) {}, [&](const uint8_t* p, int64_t n) { out.insert(out.end(), p, p + n * 32 * 32 * 3); },
-            [&](const std::vector<const float*>& c, int64_t n) { out.insert(out.end(), c[0], c[0] + n); }};
-  engine.generate(r, sink, {});
-  return out;
+  return clip_of(engine, r);
 }
 
 TEST(Caches, ChangeNoByteOfAClip) {

@@ -1,14 +1,13 @@
 // Transformers whose blocks come from disk give the bytes of those that stay in memory, whatever the files are written in.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "base/test_support.h"
 #include "formats/safetensors.h"
-#include "pipeline/engine.h"
 #include "pipeline/quantize.h"
+#include "pipeline/test_support.h"
 
 namespace fs = std::filesystem;
 
@@ -17,15 +16,9 @@ namespace {
 
 class Streaming : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("zt_streaming_{}_{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // The model with a transformer of its own: a copy, or its matrices in `type`.
   std::string model(const std::string& from, const std::string& type) {
-    const fs::path source = fs::path(ZT_SOURCE_DIR) / from, out = folder_ / "model";
+    const fs::path source = fs::path(ZT_SOURCE_DIR) / from, out = folder_.path() / "model";
     fs::remove_all(out);
     fs::create_directories(out);
     for (const auto& entry : fs::directory_iterator(source))
@@ -37,11 +30,11 @@ class Streaming : public testing::Test {
     }
     return out.string();
   }
-  fs::path weights() const { return folder_ / "model/transformer/diffusion_pytorch_model.safetensors"; }
+  fs::path weights() const { return folder_.path() / "model/transformer/diffusion_pytorch_model.safetensors"; }
 
   // Of rank 1, on every kind of matrix that is streamed. The shapes are those of the plain model.
   std::string adapter(const std::string& from) {
-    const std::string path = (folder_ / "adapter.safetensors").string();
+    const std::string path = folder_.file("adapter.safetensors");
     const SafetensorsFile base((fs::path(ZT_SOURCE_DIR) / from / "transformer/diffusion_pytorch_model.safetensors").string());
     std::vector<std::vector<float>> kept;
     std::vector<NamedView> views;
@@ -61,16 +54,9 @@ class Streaming : public testing::Test {
   }
 
   static std::vector<float> made(Engine& engine, const std::vector<AdapterUse>& adapters, const Hooks& hooks = {}) {
-    Request r;
-    r.prompt = "a red circle bounces", r.seed = 3, r.width = r.height = 64, r.num_frames = 22, r.grid_points = 3;
-    r.config = engine.index().config;
-    r.config.min_duration_s = 0;
+    Request r = small_request(engine, "a red circle bounces", 64, 22);
     r.adapters = adapters;
-    std::vector<float> out;
-    Sink sink{[](const ClipInfo&) {}, [&](const uint8_t* p, int64_t n) { out.insert(out.end(), p, p + n * 64 * 64 * 3); },
-              [&](const std::vector<const float*>& c, int64_t n) { out.insert(out.end(), c[0], c[0] + n); }};
-    engine.generate(r, sink, hooks);
-    return out;
+    return clip_of(engine, r, hooks);
   }
 
   // The same clip with every part of the blocks in memory, twice over (what is read ahead belongs to the next request).
@@ -92,7 +78,7 @@ class Streaming : public testing::Test {
     EXPECT_NE(plain, edited);
   }
 
-  fs::path folder_;
+  const TestFolder folder_;
 };
 
 constexpr const char* kNano = "models/h3-nano";
@@ -146,11 +132,11 @@ TEST_F(Streaming, FileCutShort) {
     engine.keep_blocks(1);
     const std::vector<float> plain = made(engine, {});
     const auto size = fs::file_size(file);
-    fs::copy_file(file, folder_ / "whole", fs::copy_options::overwrite_existing);
+    fs::copy_file(file, folder_.path() / "whole", fs::copy_options::overwrite_existing);
     fs::resize_file(file, size / 4);
     for (int again = 0; again < 2; ++again)
       expect_words(message([&] { made(engine, {}); made(engine, {}); }, ErrorKind::model), {file.c_str(), "cut short", "(tensor "});
-    std::ofstream(file, std::ios::binary | std::ios::in) << std::ifstream(folder_ / "whole", std::ios::binary).rdbuf();
+    std::ofstream(file, std::ios::binary | std::ios::in) << std::ifstream(folder_.path() / "whole", std::ios::binary).rdbuf();
     EXPECT_TRUE(made(engine, {}) == plain);
   }
 }
