@@ -172,6 +172,14 @@ def until(what, seconds=30):
     return False
 
 
+def drain(stream):
+    try:
+        while stream.read1(1 << 16):
+            pass
+    except (OSError, http.client.HTTPException):   # the server was killed
+        pass
+
+
 def streams(data):
     """Hashes of frames and sound: the metadata of a clip also name how it was asked for."""
     with tempfile.NamedTemporaryFile(suffix=".mp4") as f:
@@ -312,6 +320,41 @@ def trouble(store, d, reference):
     s.stop()
 
 
+def beside(store, d, reference):
+    """While the store is away the engine is free: a channel goes on, further jobs are made, up to a limit, and nothing of it is lost by kill -9."""
+    p = store.proxy
+    s = Server(d, store.environment(), "--results", "s3://clips/zt/one", "--drain", "1")
+    live = s.request("POST", "/v1/live", {"prompt": "a kite", "size": "32x32", "evaluations": 1, "lead_seconds": 3}).json["id"]
+    played = lambda: s.request("GET", f"/v1/live/{live}").json
+    viewer = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+    viewer.request("GET", f"/v1/live/{live}/stream")
+    stream = viewer.getresponse()
+    threading.Thread(target=drain, args=(stream,), daemon=True).start()
+    p.mode = "down"
+    waits = lambda: len({x.split(" is made and waits")[0].split("job ")[1] for x in s.lines if "is made and waits" in x})
+    videos = [s.create()] + [s.create(evaluations=1, seed=i) for i in range(9)]
+    check("store away: eight jobs are made and wait for it", until(lambda: waits() == 8, 60), waits())
+    time.sleep(1)
+    states = [s.request("GET", f"/v1/videos/{v}").json["status"] for v in videos]
+    check("and no more than eight", waits() == 8 and states.count("in_progress") == 8 and states.count("queued") == 2, states)
+    seen = [played()["made_seconds"]]
+    for _ in range(3):
+        until(lambda: played()["made_seconds"] > seen[-1], 15)
+        seen.append(played()["made_seconds"])
+    check("a channel goes on meanwhile", seen == sorted(set(seen)) and played()["error"] is None, (seen, played()))
+    s.process.kill()
+    s.process.wait()
+    p.mode = "ok"
+    s = Server(d, store.environment(), "--results", "s3://clips/zt/one", "--drain", "1")
+    made = [s.wait(v, 120) for v in videos]
+    check("kill -9 meanwhile: each job is completed afterwards", all(m["status"] == "completed" for m in made), made)
+    clip = s.request("GET", f"/v1/videos/{videos[0]}/content").data
+    check("with the bytes of an undisturbed run", streams(clip) == streams(reference))
+    for v in videos:
+        s.request("DELETE", f"/v1/videos/{v}")
+    s.stop()
+
+
 def credentials(store, d):
     s = Server(d, store.environment("wrong" * 8), "--results", "s3://clips/zt/one", "--drain", "1")
     r = s.request("GET", "/readyz")
@@ -359,6 +402,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="zt_results_") as d:
         reference = everyday(store, f"{d}/one")
         trouble(store, f"{d}/one", reference)
+        beside(store, f"{d}/four", reference)
         credentials(store, f"{d}/two")
         moving(store, f"{d}/three")
     return close()

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -222,6 +224,21 @@ std::string identity_of(const Worker& w, const Job& job) {
   return sha256(fmt::format("{}\n{}\n{}\n{}\n{}", kVersion, w.hash, plan_to_json(w.engine.plan()).dump(), ops_name(w.engine.ops()), job.options));
 }
 
+// The engine in this thread's hands: nobody waits for it while a medium is decoded or a result is sent away.
+class EngineUse {
+ public:
+  explicit EngineUse(const Worker& w) : w_(w) {
+    if (w.options.turn) hold_.emplace(*w.options.turn);
+  }
+  ~EngineUse() { w_.engine.arena().release(); }   // before the turn goes on
+  EngineUse(const EngineUse&) = delete;
+  EngineUse& operator=(const EngineUse&) = delete;
+
+ private:
+  const Worker& w_;
+  std::optional<EngineTurn::Hold> hold_;
+};
+
 // Runs one of a job's clips, number `at` of `count` with the seed that many higher, into `folder` (relative); the clip's result.
 Json make_clip(const Worker& w, const Job& job, const std::string& folder, Watchman& watchman, int64_t at, int64_t count) {
   const Lease lease{job.id, job.token};
@@ -264,13 +281,16 @@ Json make_clip(const Worker& w, const Job& job, const std::string& folder, Watch
   };
   if (at == 0) hooks.latents = [&](const Latents& l) { save_latents(w.path(folder + "/latents.safetensors"), l); };
   std::optional<ContactSheet> sheet;
-  const JobReport done = run_request(w.engine, options, std::move(request), w.hash, w.path(folder + video), hooks,
-                                     [&](const ClipInfo& clip, const uint8_t* rgb, int64_t count) {
-                                       const int width = static_cast<int>(clip.width), height = static_cast<int>(clip.height);
-                                       if (!sheet) sheet.emplace(clip.num_frames, 4, 4, 320);
-                                       for (int64_t i = 0; i < count; ++i) sheet->add(rgb + i * 3 * width * height, width, height);
-                                     },
-                                     at == 0 ? w.path(folder + "/stream.mp4") : "");
+  const FrameWatcher watch = [&](const ClipInfo& clip, const uint8_t* rgb, int64_t count) {
+    const int width = static_cast<int>(clip.width), height = static_cast<int>(clip.height);
+    if (!sheet) sheet.emplace(clip.num_frames, 4, 4, 320);
+    for (int64_t i = 0; i < count; ++i) sheet->add(rgb + i * 3 * width * height, width, height);
+  };
+  const std::string stream = at == 0 ? w.path(folder + "/stream.mp4") : "";
+  const JobReport done = [&] {
+    const EngineUse use(w);
+    return run_request(w.engine, options, std::move(request), w.hash, w.path(folder + video), hooks, watch, stream);
+  }();
   flush_to_disk(w.path(folder + video));
   Json j = report_json(done);
   for (const char* key : {"output", "prompt", "model"}) j.erase(key);
@@ -290,22 +310,7 @@ Json make_clip(const Worker& w, const Job& job, const std::string& folder, Watch
   return j;
 }
 
-// Calls the store of results until it has the clip's files. Whoever stops that finds the clip again by its note.
-void keep_files(const Worker& w, const Job& job, const Watchman& watchman, const Json& clip) {
-  for (const auto& [name, file] : clip["files"].items())
-    for (auto pause = 500ms;; pause = std::min<std::chrono::milliseconds>(2 * pause, 30s)) {
-      try {
-        if (!w.results.keep(file.value("path", ""), file.value("type", ""), file.value("sha256", ""), watchman.cancel())) throw Cancelled();
-        break;
-      } catch (const Error& e) {
-        spdlog::error("worker {}: job {} is made and waits for its place: {}; trying again", w.name, job.id, e.what());
-      }
-      sleep_unless(*watchman.cancel(), pause);
-      if (watchman.cancel()->load()) throw Cancelled();
-    }
-}
-
-// Runs the job into `folder`; the result's JSON. Of several clips each is noted when it is whole, and not made again after an interruption.
+// Runs the job into `folder`; the result's JSON, whose files are on the disk. Of several clips each is noted when it is whole, and not made again after an interruption.
 std::string run_claimed(const Worker& w, const Job& job, const std::string& folder, Watchman& watchman) {
   const int64_t count = clips_of(job);
   const std::string identity = identity_of(w, job);
@@ -320,7 +325,6 @@ std::string run_claimed(const Worker& w, const Job& job, const std::string& fold
       if (count > 1 || w.results.remote()) write_file(note, text.data(), text.size(), true);
     }
     for (auto& [name, file] : clip["files"].items()) file["path"] = folder + "/" + fs::path(file.value("path", "")).filename().string();
-    keep_files(w, job, watchman, clip);
     seconds += clip.value("total_seconds", 0.0);
     videos.push_back(clip["files"]["video"]);
     videos.back()["seed"] = clip["seed"];
@@ -392,12 +396,20 @@ Outcome failed(const Worker& w, const std::string& code, const std::string& mess
   return {Outcome::failed, code, message};
 }
 
-Outcome run_guarded(const Worker& w, const Job& job, const std::string& folder) {
-  Watchman watchman(w, {job.id, job.token});
+// A job in hand.
+struct Claim {
+  Claim(const Worker& w, Job claimed)
+      : job(std::move(claimed)), lease{job.id, job.token}, home(job_folder(job.id)), folder(fmt::format("{}/run.{}", home, job.token)), watchman(w, lease) {}
+  const Job job;
+  const Lease lease;
+  const std::string home, folder;
+  const Clock::time_point start = Clock::now();
+  Watchman watchman;
+};
+
+Outcome guarded(const Worker& w, const Watchman& watchman, const std::function<Outcome()>& run) {
   try {
-    make_folder(w.path(folder));
-    take_over_older_runs(w, job, folder);
-    return {Outcome::completed, "", run_claimed(w, job, folder, watchman)};
+    return run();
   } catch (const Cancelled&) {
     return stopped(watchman);
   } catch (const MakeRoom&) {
@@ -411,6 +423,40 @@ Outcome run_guarded(const Worker& w, const Job& job, const std::string& folder) 
   } catch (const std::exception& e) {
     return failed(w, "internal", e.what());
   }
+}
+
+Outcome make(const Worker& w, Claim& claim) {
+  return guarded(w, claim.watchman, [&]() -> Outcome {
+    make_folder(w.path(claim.folder));
+    take_over_older_runs(w, claim.job, claim.folder);
+    return {Outcome::completed, "", run_claimed(w, claim.job, claim.folder, claim.watchman)};
+  });
+}
+
+// Calls the store of results until it has the file.
+void keep_file(const Worker& w, const Claim& claim, const Json& file) {
+  const std::atomic<bool>* cancel = claim.watchman.cancel();
+  for (auto pause = 500ms;; pause = std::min<std::chrono::milliseconds>(2 * pause, 30s)) {
+    try {
+      if (!w.results.keep(file.value("path", ""), file.value("type", ""), file.value("sha256", ""), cancel)) throw Cancelled();
+      return;
+    } catch (const Error& e) {
+      spdlog::error("worker {}: job {} is made and waits for its place: {}; trying again", w.name, claim.job.id, e.what());
+    }
+    sleep_unless(*cancel, pause);
+    if (cancel->load()) throw Cancelled();
+  }
+}
+
+// Sends away what make() made. Whoever stops that finds the clips again by their notes.
+Outcome keep(const Worker& w, const Claim& claim, Outcome made) {
+  return guarded(w, claim.watchman, [&] {
+    const Json result = parse_json(made.text, "the result");
+    for (const auto& [name, file] : result["files"].items()) keep_file(w, claim, file);
+    if (result.contains("videos"))
+      for (size_t i = 1; i < result["videos"].size(); ++i) keep_file(w, claim, result["videos"][i]);   // the first is among the files
+    return std::move(made);
+  });
 }
 
 // Tells the store; true if it took the word.
@@ -445,37 +491,83 @@ void forget_kept(ResultStore& results, const std::string& home, const std::strin
   }
 }
 
-void run_one(const Worker& w, const Job& job) {
-  const Lease lease{job.id, job.token};
-  const std::string home = job_folder(job.id), folder = fmt::format("{}/run.{}", home, job.token);
-  spdlog::info("worker {}: job {} begins, attempt {}", w.name, job.id, job.attempt);
-  const auto start = Clock::now();
-  std::optional<EngineTurn::Hold> hold;
-  if (w.options.turn) hold.emplace(*w.options.turn);
-  const Outcome outcome = run_guarded(w, job, folder);
-  w.engine.arena().release();
-  hold.reset();
-  const bool taken = settle(w, lease, outcome);
+// Tells the store how the job ended and tidies up after it.
+void finish(const Worker& w, Claim& claim, const Outcome& outcome) {
+  claim.watchman.finish();
+  const bool taken = settle(w, claim.lease, outcome);
   constexpr const char* kWords[] = {"completed", "failed", "cancelled", "given back", "lost"};
-  spdlog::info("worker {}: job {} {} after {:.2f} s{}{}", w.name, job.id, kWords[outcome.kind], std::chrono::duration<double>(Clock::now() - start).count(),
-               taken || outcome.kind == Outcome::lost ? "" : " (its lease was lost)",
+  spdlog::info("worker {}: job {} {} after {:.2f} s{}{}", w.name, claim.job.id, kWords[outcome.kind],
+               std::chrono::duration<double>(Clock::now() - claim.start).count(), taken || outcome.kind == Outcome::lost ? "" : " (its lease was lost)",
                outcome.kind == Outcome::failed ? ": " + outcome.code + ": " + outcome.text : "");
   if (outcome.trouble) {
     spdlog::error("worker {}: {}", w.name, outcome.text);
     sleep_unless(w.stop, 2s);
   }
-  const bool completed = taken && outcome.kind == Outcome::completed;
-  if (completed && w.results.remote()) remove_all_but_stream(w.path(folder));
-  if (taken && outcome.kind == Outcome::released && fs::exists(w.path(folder + "/made.0.json"))) return;   // the next claim takes it over
-  if (!completed) remove_folder(w.path(folder));
-  forget_kept(w.results, home, completed ? fmt::format("run.{}", job.token) : "");
-  if (taken && outcome.kind != Outcome::released) remove_folder(w.path(home + "/checkpoint")), remove_folder(w.path(home + "/preview.png"));
+  const bool completed = taken && outcome.kind == Outcome::completed, ended = taken && outcome.kind != Outcome::released;
+  if (completed && w.results.remote()) remove_all_but_stream(w.path(claim.folder));
+  if (taken && !ended && fs::exists(w.path(claim.folder + "/made.0.json"))) return;   // the next claim takes it over
+  if (!completed) remove_folder(w.path(claim.folder));
+  if (ended) forget_kept(w.results, claim.home, completed ? fmt::format("run.{}", claim.job.token) : "");
+  else forget_kept(w.results, claim.folder);   // another's run may be the job's result
+  if (ended) remove_folder(w.path(claim.home + "/checkpoint")), remove_folder(w.path(claim.home + "/preview.png"));
   if (!taken) {
     try {
-      if (!w.store.get(job.id)) remove_folder(w.path(home));   // deleted meanwhile
+      if (!w.store.get(claim.job.id)) remove_folder(w.path(claim.home)), forget_kept(w.results, claim.home);   // deleted meanwhile
     } catch (const Error&) {   // the sweep comes by later
     }
   }
+}
+
+// Finished clips on their way to a store of results: a thread for each waits there in the engine's stead, and keeps the job's lease.
+class Keepers {
+ public:
+  explicit Keepers(const Worker& w) : w_(w) {}
+  ~Keepers() {
+    for (Keeper& k : keepers_) k.thread.join();
+  }
+  Keepers(const Keepers&) = delete;
+  Keepers& operator=(const Keepers&) = delete;
+
+  // Waits until one more may be added; false if the worker has to stop before.
+  bool room() {
+    for (;; sleep_unless(w_.stop, 50ms)) {
+      keepers_.remove_if([](Keeper& k) {
+        if (!k.done) return false;
+        k.thread.join();
+        return true;
+      });
+      if (w_.stop) return false;
+      if (keepers_.size() < w_.options.most_waiting) return true;
+    }
+  }
+  void add(std::unique_ptr<Claim> claim, Outcome made) {
+    Keeper& k = keepers_.emplace_back();
+    k.thread = std::thread([this, &k, claim = std::move(claim), made = std::move(made)]() mutable {
+      try {
+        finish(w_, *claim, keep(w_, *claim, std::move(made)));
+      } catch (const std::exception& e) {   // its lease ends, and another takes it up
+        spdlog::error("worker {}: job {}: {}", w_.name, claim->job.id, e.what());
+      }
+      claim.reset();
+      k.done = true;
+    });
+  }
+
+ private:
+  struct Keeper {
+    std::thread thread;
+    std::atomic<bool> done{false};
+  };
+  const Worker& w_;
+  std::list<Keeper> keepers_;
+};
+
+void run_one(const Worker& w, const Job& job, Keepers& keepers) {
+  spdlog::info("worker {}: job {} begins, attempt {}", w.name, job.id, job.attempt);
+  auto claim = std::make_unique<Claim>(w, job);
+  Outcome made = make(w, *claim);
+  if (made.kind == Outcome::completed && w.results.remote()) keepers.add(std::move(claim), std::move(made));
+  else finish(w, *claim, made);
 }
 
 // Sleeps until the store changes, `poll_ms` are over, or it must stop.
@@ -538,8 +630,9 @@ void run_worker(JobStore& store, Engine& engine, const WorkerOptions& options, c
   const auto folder = options.results ? nullptr : open_results("", options.data);
   Worker w{store, options.results ? *options.results : *folder, engine, options, stop, options.name.empty() ? host_and_process() : options.name,
            model_hash(engine.index().folder)};
+  Keepers keepers(w);
   auto next_sweep = Clock::now(), next_results_sweep = next_sweep;
-  while (!stop) {
+  while (keepers.room()) {
     try {
       probe_folder(options.data);
       if (Clock::now() >= next_sweep) {
@@ -552,7 +645,7 @@ void run_worker(JobStore& store, Engine& engine, const WorkerOptions& options, c
       }
       const int64_t seen = store.revision();
       if (const auto job = store.claim(w.name, options.lease_ms))
-        run_one(w, *job);
+        run_one(w, *job, keepers);
       else
         wait_for_work(w, seen);
     } catch (const FolderTrouble& e) {

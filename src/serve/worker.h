@@ -1,5 +1,6 @@
 #pragma once
-// Takes jobs from a store and turns them into files, one at a time, with one resident engine.
+// Takes jobs from a store and turns them into files, one at a time, with one resident engine; finished files are sent to a store of results
+// beside the next job.
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -19,7 +20,7 @@ namespace zt {
 //  "kept_away": true where the files went to a store of results}
 // While a job runs, jobs/ID/preview.png under the data folder is its latest picture, replaced between evaluations; it may be absent.
 // jobs/ID/run.TOKEN/stream.mp4 is the clip as it grows (Mp4Options::stream_path); it stays for about an hour after the end.
-// A job is completed only when its files are kept; where the store of results is away, the worker waits with the finished clip, which outlives it.
+// A job is completed only when its files are kept; where the store of results is away, the finished clip waits under its lease, and outlives the worker.
 
 // A job whose options hold "n" (2 to kMostClips) makes as many clips, with seeds from its own on. The result is that of the first and has
 // "videos": [{"path", "bytes", "sha256", "type", "seed"}] of all; its total_seconds are those of all.
@@ -32,6 +33,7 @@ struct WorkerOptions {
   int64_t heartbeat_ms = 3000;
   int64_t poll_ms = 1000;                    // how often an idle worker looks without having been told
   bool checkpoints = true;
+  size_t most_waiting = 8;                   // finished jobs that wait for a store of results; no other is claimed while there are so many
   ResultStore* results = nullptr;            // where finished files are kept; null: the data folder
   EngineTurn* turn = nullptr;                // where others use the engine too
 };

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
 #include "base/error.h"
@@ -295,6 +296,119 @@ TEST_F(Workers, AFolderThatBreaksDuringARunLosesNoJob) {
   EXPECT_EQ(j.status, JobStatus::completed) << j.error_message;
   end();
   EXPECT_EQ(read_bytes(options_.data + "/" + parse_json(j.result, "r")["files"]["video"]["path"].get<std::string>()), undisturbed(300));
+}
+
+// A store of results that is away until `back`.
+class AwayResults final : public ResultStore {
+ public:
+  std::atomic<bool> back{false};
+  std::atomic<int> waiting{0};
+  std::vector<std::string> kept() const {
+    const std::lock_guard lock(mutex_);
+    return kept_;
+  }
+  std::vector<std::string> forgotten() const {
+    const std::lock_guard lock(mutex_);
+    return forgotten_;
+  }
+  bool remote() const override { return true; }
+  bool keep(const std::string& name, const std::string&, const std::string&, const std::atomic<bool>* cancel) override {
+    ++waiting;
+    while (!back && !*cancel) std::this_thread::sleep_for(5ms);
+    --waiting;
+    if (*cancel) return false;
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(name);
+    return true;
+  }
+  std::optional<KeptFile> open(const std::string&) override { return std::nullopt; }
+  bool fetch(const std::string&, const std::string&) override { return false; }
+  void forget(const std::string& name, const std::string& except) override {
+    const std::lock_guard lock(mutex_);
+    forgotten_.push_back(name + (except.empty() ? "" : " but " + except));
+  }
+  void sweep(const std::function<bool(const std::string&, const std::string&)>&) override {}
+  std::string problem() override { return ""; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> kept_, forgotten_;
+};
+
+TEST_F(Workers, AClipThatWaitsForTheStoreHoldsNeitherTheEngineNorTheNextJob) {
+  AwayResults away;
+  EngineTurn turn;
+  options_.results = &away, options_.turn = &turn, options_.lease_ms = 400, options_.most_waiting = 2;
+  std::vector<std::string> ids;
+  for (int i = 0; i < 3; ++i) ids.push_back(add(1));
+  begin();
+  for (int i = 0; i < 3000 && away.waiting < 2; ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_EQ(away.waiting, 2);
+  std::atomic<bool> had{false};
+  std::thread live([&] {   // as a channel takes it
+    const EngineTurn::Hold hold(turn);
+    had = true;
+  });
+  for (int i = 0; i < 200 && !had; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(had);
+  std::this_thread::sleep_for(1500ms);   // more than three leases
+  const auto free = store_->claim("another", 200);   // for a moment
+  ASSERT_TRUE(free);
+  EXPECT_EQ(free->id, ids[2]) << "the leases of those that wait are kept";
+  EXPECT_EQ(away.waiting, 2) << "no more than the limit are made ahead";
+  for (int i : {0, 1}) {
+    EXPECT_EQ(store_->get(ids[static_cast<size_t>(i)])->status, JobStatus::in_progress);
+    EXPECT_EQ(store_->get(ids[static_cast<size_t>(i)])->token, i + 1);
+  }
+  away.back = true;
+  for (const std::string& id : ids) {
+    const Job j = ended(id);
+    EXPECT_EQ(j.status, JobStatus::completed) << j.error_message;
+  }
+  live.join();
+  end();
+  EXPECT_EQ(away.kept().size(), 12u);   // four files of each, once
+}
+
+TEST_F(Workers, AClipThatWaitsIsCancelledDeletedOrGivenBack) {
+  AwayResults away;
+  options_.results = &away;
+  const std::string cancelled = add(1), deleted = add(1), stays = add(1);
+  begin();
+  for (int i = 0; i < 3000 && away.waiting < 3; ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_EQ(away.waiting, 3);
+  store_->request_cancel(cancelled);
+  EXPECT_EQ(ended(cancelled).status, JobStatus::cancelled);
+  store_->erase(deleted);
+  for (int i = 0; i < 1000 && away.waiting > 1; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(away.waiting, 1);
+  end();
+  const Job back = *store_->get(stays);
+  EXPECT_EQ(back.status, JobStatus::queued);
+  away.back = true;
+  const auto made = fs::last_write_time(data_ + fmt::format("/{}/run.{}/video.mp4", job_folder(stays), back.token));
+  begin();
+  const Job done = ended(stays);
+  ASSERT_EQ(done.status, JobStatus::completed) << done.error_message;
+  end();
+  EXPECT_LT(made, fs::file_time_type::clock::now());
+  EXPECT_EQ(done.attempt, 1);
+  EXPECT_FALSE(fs::exists(data_ + "/" + job_folder(deleted)));
+}
+
+TEST_F(Workers, ALostLeaseForgetsItsOwnFilesAlone) {
+  AwayResults away;
+  options_.results = &away;
+  const std::string id = add(1);
+  begin();
+  for (int i = 0; i < 3000 && away.waiting < 1; ++i) std::this_thread::sleep_for(10ms);
+  const int64_t token = store_->get(id)->token;
+  ASSERT_TRUE(store_->release({id, token}));   // as if its lease had ended
+  const auto other = store_->claim("another", 60000);
+  ASSERT_TRUE(other);
+  for (int i = 0; i < 1000 && away.waiting > 0; ++i) std::this_thread::sleep_for(10ms);
+  end();
+  EXPECT_EQ(away.forgotten(), std::vector<std::string>{fmt::format("{}/run.{}", job_folder(id), token)});
 }
 
 TEST_F(Workers, TheSweepRemovesWhatNobodyKnows) {
