@@ -32,6 +32,7 @@ Json to_json(const Job& j) {
           {"checkpoint_step", j.checkpoint_step},
           {"error_code", j.error_code},
           {"error_message", j.error_message},
+          {"error_param", j.error_param},
           {"options", parsed(j.options)},
           {"result", parsed(j.result)}};
 }

@@ -95,7 +95,7 @@ enum Wanted { kProbe, kPicture, kReference };
 class Decoder {
  public:
   Decoder(const MediaSource& source, const MediaLimits& limits, const DecoderProcess& process, Wanted wanted)
-      : source_(source), limits_(limits), seconds_(limits.max_work + process.grace_seconds) {
+      : source_(source), limits_(limits), seconds_(limits.max_work + process.grace_seconds), cancel_(process.cancel) {
     deadline_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds_ * 1000));
     Descriptor input, output;
     open_input(source, input);
@@ -128,6 +128,7 @@ class Decoder {
   void read(void* out, size_t bytes) {
     auto* at = static_cast<uint8_t*>(out);
     while (bytes > 0) {
+      if (cancel_ && cancel_->load()) throw Cancelled();   // the destructor kills it
       const ssize_t n = ::read(pipe_.get(), at, bytes);
       if (n == 0) ended_early();
       if (n > 0) at += n, bytes -= static_cast<size_t>(n);
@@ -166,7 +167,7 @@ class Decoder {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
     if (left <= 0) too_slow();
     pollfd p{pipe_.get(), POLLIN, 0};
-    poll(&p, 1, static_cast<int>(std::min<int64_t>(left, 60000)));
+    poll(&p, 1, static_cast<int>(std::min<int64_t>(left, cancel_ ? 50 : 60000)));
   }
 
   // The status that it left; nothing while it runs.
@@ -209,6 +210,7 @@ class Decoder {
   const MediaSource& source_;
   const MediaLimits& limits_;
   const double seconds_;
+  const std::atomic<bool>* const cancel_;
   Clock::time_point deadline_;
   Descriptor pipe_;
   pid_t pid_ = -1;
@@ -374,8 +376,11 @@ Reference load_reference_apart(const MediaSource& source, const MediaLimits& lim
   }
 }
 
-MediaReaders apart_readers() {
-  return {[](const std::string& path) { return load_picture_apart(path); }, [](const std::string& path) { return load_reference_apart(path); }, load_latents};
+MediaReaders apart_readers(const std::atomic<bool>* cancel) {
+  DecoderProcess process;
+  process.cancel = cancel;
+  return {[process](const std::string& path) { return load_picture_apart(path, {}, process); },
+          [process](const std::string& path) { return load_reference_apart(path, {}, process); }, load_latents};
 }
 
 }  // namespace zt

@@ -266,6 +266,26 @@ TEST_F(MediaApart, TheProcessGetsTheMediumAndNothingElse) {
   EXPECT_EQ(slurp(folder_ + "/medium"), "the medium");
 }
 
+TEST_F(MediaApart, CancelEndsTheProcess) {
+  const std::string file = folder_ + "/pid";
+  std::atomic<bool> cancel{false};
+  DecoderProcess process = shell("echo $$ > " + file + ".part; mv " + file + ".part " + file + "; exec sleep 60");
+  process.cancel = &cancel;
+  std::thread owner([&] {
+    for (int i = 0; i < 1000 && !fs::exists(file); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    cancel = true;
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(load_picture_apart(picture_, {}, process), Cancelled);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
+  owner.join();
+  const pid_t pid = std::stoi(slurp(file));
+  EXPECT_NE(kill(pid, 0), 0);
+  EXPECT_EQ(errno, ESRCH);
+  cancel = false;
+  EXPECT_TRUE(same(apart_readers(&cancel).picture(picture_), load_picture(picture_)));
+}
+
 TEST_F(MediaApart, AMediumThatWantsMoreMemoryIsRefused) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's shadow cannot be limited";
   Picture large{8000, 8000, std::vector<uint8_t>(8000 * 8000 * 3)};

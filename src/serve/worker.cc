@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -33,6 +34,9 @@ using Clock = std::chrono::steady_clock;
 enum class Why { none, lost, cancelled, overdue, stopping, yielding };
 
 struct MakeRoom {};   // thrown between two evaluations
+struct BrokenMedium {   // thrown while the request is built
+  std::string param, message;
+};
 
 struct Worker {
   JobStore& store;
@@ -186,13 +190,39 @@ GenerateOptions read_options(const Worker& w, const Job& job) {
   return o;
 }
 
-Request read_request(const Worker& w, const Job& job, GenerateOptions o) {
+// Media of a job, read as `readers` do; what is wrong with one is said of the request's field that gave it.
+MediaReaders named_readers(const MediaReaders& readers, const std::map<std::string, std::string>& fields) {
+  auto named = [&fields](const std::string& path, const auto& read) {
+    try {
+      return read(path);
+    } catch (const Error& e) {
+      if (e.kind != ErrorKind::request) throw;
+      std::string message = e.what();
+      const std::string& field = fields.at(path);
+      for (size_t at = 0; (at = message.find(path, at)) != std::string::npos; at += field.size()) message.replace(at, path.size(), field);
+      throw BrokenMedium{field, message};
+    }
+  };
+  return {[=](const std::string& path) { return named(path, readers.picture); }, [=](const std::string& path) { return named(path, readers.reference); },
+          [=](const std::string& path) { return named(path, readers.latents); }};
+}
+
+Request read_request(const Worker& w, const Job& job, GenerateOptions o, const std::atomic<bool>* cancel) {
   const std::string home = job_folder(job.id);
-  for (std::string* p : {&o.first_frame, &o.last_frame, &o.extend})
-    if (!p->empty()) *p = inside_job_folder(w.options.data, home, *p);
+  const Json request = Json::parse(job.request, nullptr, false);
+  std::map<std::string, std::string> fields;   // path -> the request's field
+  auto place = [&](std::string& path, const std::string& option) {
+    const std::string relative = path;
+    path = inside_job_folder(w.options.data, home, path);
+    const bool told = request.is_object() && request.contains("media") && request["media"].is_object() && request["media"].contains(relative);
+    fields[path] = told && request["media"][relative].is_string() ? request["media"][relative].get<std::string>() : option;
+  };
+  if (!o.first_frame.empty()) place(o.first_frame, "first_frame");
+  if (!o.last_frame.empty()) place(o.last_frame, "last_frame");
+  if (!o.extend.empty()) place(o.extend, "extend");
   for (const std::string& name : o.lora) find_own_adapter(name, w.engine.index().folder);
-  for (std::string& p : o.references) p = inside_job_folder(w.options.data, home, p);
-  return build_request(o, w.engine.index(), apart_readers());
+  for (size_t i = 0; i < o.references.size(); ++i) place(o.references[i], fmt::format("references[{}]", i));
+  return build_request(o, w.engine.index(), named_readers(apart_readers(cancel), fields));
 }
 
 std::string clip_file(int64_t at) { return at ? fmt::format("/video.{}.mp4", at) : "/video.mp4"; }
@@ -243,7 +273,7 @@ class EngineUse {
 Json make_clip(const Worker& w, const Job& job, const std::string& folder, Watchman& watchman, int64_t at, int64_t count) {
   const Lease lease{job.id, job.token};
   const GenerateOptions options = read_options(w, job);
-  Request request = read_request(w, job, options);
+  Request request = read_request(w, job, options, watchman.cancel());
   request.seed += static_cast<uint64_t>(at);
   const std::string kept = job_folder(job.id) + "/checkpoint", identity = fmt::format("{} {}", identity_of(w, job), at);
   const std::string video = clip_file(at);
@@ -374,6 +404,7 @@ struct Outcome {
   enum Kind { completed, failed, cancelled, released, lost } kind = failed;
   std::string code, text;   // failed: code and message; completed: the result
   bool trouble = false;     // released because the data folder cannot be written
+  std::string param = {};   // failed: the request's field
 };
 
 Outcome stopped(const Watchman& watchman) {
@@ -416,6 +447,10 @@ Outcome guarded(const Worker& w, const Watchman& watchman, const std::function<O
     return {Outcome::released, "", ""};
   } catch (const FolderTrouble& e) {
     return {Outcome::released, "", e.message, true};
+  } catch (const BrokenMedium& e) {
+    Outcome outcome = failed(w, "request", e.message);
+    outcome.param = e.param;
+    return outcome;
   } catch (const Error& e) {
     return failed(w, code_of(e.kind), e.what());
   } catch (const std::bad_alloc&) {
@@ -465,7 +500,7 @@ bool settle(const Worker& w, const Lease& lease, const Outcome& outcome) {
   insist(w, "ending a job", [&] {
     switch (outcome.kind) {
       case Outcome::completed: taken = w.store.complete(lease, outcome.text); break;
-      case Outcome::failed: taken = w.store.fail(lease, outcome.code, outcome.text); break;
+      case Outcome::failed: taken = w.store.fail(lease, outcome.code, outcome.text, outcome.param); break;
       case Outcome::cancelled: taken = w.store.cancelled(lease); break;
       case Outcome::released: taken = w.store.release(lease); break;
       case Outcome::lost: break;

@@ -271,6 +271,42 @@ TEST_F(Workers, WhatAJobMayNotAskForFailsIt) {
   }
 }
 
+TEST_F(Workers, ABrokenMediumNamesTheFieldOfTheRequest) {
+  struct Case {
+    const char *option, *request, *field;
+  };
+  const std::string whole = read_bytes(std::string(ZT_SOURCE_DIR) + "/tests/fixtures/media/rgb.png");
+  std::vector<std::pair<std::string, std::string>> wanted;   // job, field
+  for (const Case& c : {Case{"first_frame", R"({"media":{"PATH":"input_reference"}})", "input_reference"}, Case{"last_frame", "", "last_frame"},
+                        Case{"references", R"({"media":{"PATH":"conditions[1].uri"}})", "conditions[1].uri"}, Case{"references", R"({"media":{"PATH":7}})", "references[0]"},
+                        Case{"extend", R"({"media":[]})", "extend"}}) {
+    NewJob n = job(1);
+    const std::string folder = job_folder(n.id) + "/input", path = folder + "/medium";
+    fs::create_directories(data_ + "/" + folder);
+    std::ofstream(data_ + "/" + path, std::ios::binary) << whole.substr(0, whole.size() / 2);
+    Json options = parse_json(n.options, "options");
+    if (std::string(c.option) == "references") options["references"] = {path};
+    else options[c.option] = path;
+    if (std::string(c.option) == "extend") options.erase("size");
+    n.options = options.dump();
+    n.request = c.request;
+    if (const size_t at = n.request.find("PATH"); at != n.request.npos) n.request.replace(at, 4, path);
+    wanted.emplace_back(store_->create(n).job.id, c.field);
+  }
+  begin();
+  for (const auto& [id, field] : wanted) {
+    const Job j = ended(id);
+    EXPECT_EQ(j.status, JobStatus::failed);
+    EXPECT_EQ(j.error_code, "request") << j.error_message;
+    EXPECT_EQ(j.error_param, field) << j.error_message;
+    EXPECT_NE(j.error_message.find(field), std::string::npos) << j.error_message;
+    EXPECT_EQ(j.error_message.find(data_), std::string::npos) << j.error_message;
+  }
+  NewJob n = job(1);
+  n.options = R"({"prompt":""})";
+  EXPECT_EQ(ended(store_->create(n).job.id).error_param, "");
+}
+
 TEST_F(Workers, AFolderThatCannotBeWrittenHoldsJobsBackAndLosesNone) {
   const std::string away = data_ + "/inner", id = add(2);
   options_.data = away;   // does not exist

@@ -144,7 +144,7 @@ Response Service::remix(Request& r, const std::string& id) {
     std::ifstream f(fs::path(options.data) / path, std::ios::binary);
     const std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(f)), {});
     if (!f || bytes.empty()) throw HttpError(409, "input_missing", "id", "a picture, video or sound of the first request is no longer there");
-    a.fields.media.push_back({use, Json::binary(bytes), "the medium of the first request", ""});
+    a.fields.media.push_back({use, Json::binary(bytes), "id", ""});   // the field that names the first request
   };
   if (old.contains("first_frame")) take(old["first_frame"], MediaInput::Use::first_frame);
   if (old.contains("last_frame")) take(old["last_frame"], MediaInput::Use::last_frame);
@@ -205,11 +205,12 @@ Response Service::accept(Request& r, Accepting& a) {
   Folder folder(options.data + "/" + job_folder(id));
   FetchLimits limits;
   limits.bytes = options.body_bytes;
-  const StoredMedia media = store_media(f, options.data, id, options.allow_url, limits);
+  StoredMedia media = store_media(f, options.data, id, options.allow_url, limits);
   if (!a.start.empty()) {
     const std::string path = job_folder(id) + "/input/extend.safetensors";
     take_over(*results, options.data, a.start, path);
     f.options["extend"] = path;
+    media.fields.emplace(path, a.remixed_from.empty() ? "video" : "id");
   }
 
   zt::Request request;
@@ -273,6 +274,7 @@ Response Service::accept(Request& r, Accepting& a) {
             {"plan", options.plan},
             {"price", {{"rows", price.rows}, {"evaluations", price.evaluations}, {"memory_mb", price.bytes >> 20}, {"seconds", price.seconds}}}};
   if (clips > 1) echo["n"] = clips;
+  if (!media.fields.empty()) echo["media"] = media.fields;   // for the worker, which may find one broken
   if (!a.extended_from.empty()) echo["extended_from_video_id"] = a.extended_from;
   if (!f.warnings.empty()) echo["warnings"] = f.warnings;
   job.request = echo.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -92,7 +92,7 @@ StoredMedia store_media(CreateFields& fields, const std::string& data, const std
       const std::string path = fmt::format("{}/{}_{}.{}", folder, stem, count++, kind_name(info.kind));
       write_file(fs::path(data) / path, bytes);
       out.digest += sha256_hex(bytes);
-      out.files.emplace(path, info);
+      out.files.emplace(path, info), out.fields.emplace(path, m.where);
       if (m.use == Use::reference) fields.options["references"].push_back(path);
       else fields.options[stem] = path;
     } catch (const Error& e) {

@@ -14,6 +14,7 @@ namespace zt::http {
 struct StoredMedia {
   std::map<std::string, MediaInfo> files;   // path relative to the data folder -> what it is
   std::string digest;                       // of all bytes, in order
+  std::map<std::string, std::string> fields;   // path -> the request's field that gave it
 };
 
 // Writes each medium to DATA/jobs/ID/input/ under a name of the server's choosing and puts the paths (relative to DATA) into `fields.options`.

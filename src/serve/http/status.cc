@@ -49,7 +49,7 @@ Json video_schema() {
             {"size", text},
             {"seconds", text},
             {"remixed_from_video_id", maybe_text},
-            {"error", {{"type", {"object", "null"}}, {"properties", {{"code", text}, {"message", text}}}}},
+            {"error", {{"type", {"object", "null"}}, {"properties", {{"code", text}, {"message", text}, {"param", maybe_text}}}}},
             {"frames", number},
             {"seed", number},
             {"steps", number},

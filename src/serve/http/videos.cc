@@ -35,8 +35,9 @@ Json video_resource(const Job& job) {
   for (const char* key : {"width", "height", "frames", "fps", "duration_seconds", "seed", "steps", "evaluations", "task", "plan", "n", "extended_from_video_id",
                           "warnings"})
     if (request.contains(key)) out[key] = request[key];
-  if (job.status == JobStatus::cancelled) out["error"] = {{"code", "cancelled"}, {"message", "the video was cancelled"}};
-  if (job.status == JobStatus::failed) out["error"] = {{"code", job.error_code}, {"message", job.error_message}};
+  if (job.status == JobStatus::cancelled) out["error"] = {{"code", "cancelled"}, {"message", "the video was cancelled"}, {"param", nullptr}};
+  if (job.status == JobStatus::failed)
+    out["error"] = {{"code", job.error_code}, {"message", job.error_message}, {"param", job.error_param.empty() ? Json() : Json(job.error_param)}};
   if (!ended && !job.stage.empty()) out["stage"] = {{"name", job.stage}, {"done", job.done}, {"total", job.total}};
   if (done) {
     for (const char* key : {"width", "height", "frames", "fps"})

@@ -46,6 +46,7 @@ struct Job {
   int percent = 0;
   bool cancel_requested = false;
   std::string error_code, error_message;                             // failed: code is request, model, resource, internal, deadline_exceeded, worker_lost
+  std::string error_param;                                           // failed: the request's field that is to blame, or ""
   std::string result;                                                // completed: JSON, see serve/worker.h
   // The lease. `token` fences: a call with an old token changes nothing.
   std::string worker;
@@ -157,7 +158,7 @@ class JobStore {
   virtual LeaseState checkpoint(const Lease& lease, const std::string& path, int64_t step) = 0;
   // Each ends the lease; false if it was not held any more (then the caller throws its files away). Durable when they return true.
   virtual bool complete(const Lease& lease, const std::string& result) = 0;
-  virtual bool fail(const Lease& lease, const std::string& code, const std::string& message) = 0;
+  virtual bool fail(const Lease& lease, const std::string& code, const std::string& message, const std::string& param = "") = 0;
   virtual bool cancelled(const Lease& lease) = 0;
   virtual bool release(const Lease& lease) = 0;                      // back into the queue, its checkpoint kept; costs no attempt
   // Queues jobs whose lease ended, fails the overdue and the hopeless, erases the expired; returns the erased. claim() does the first two.

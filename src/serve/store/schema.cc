@@ -45,6 +45,9 @@ const std::vector<Step>& steps() {
           "CREATE TABLE votes (owner TEXT NOT NULL, a TEXT NOT NULL, b TEXT NOT NULL, choice TEXT NOT NULL, voted_ms BIGINT NOT NULL)",
           "CREATE INDEX votes_pair ON votes (a, b)",
       },
+      {
+          "ALTER TABLE jobs ADD COLUMN error_param TEXT NOT NULL DEFAULT ''",
+      },
   };
   return all;
 }

@@ -17,7 +17,7 @@ namespace {
 
 const std::string kColumns =
     "id, owner, options, request, idempotency_key, fingerprint, remixed_from, webhook, status, priority, deadline_ms, retention_ms, "
-    "created_ms, started_ms, ended_ms, expires_ms, stage, done, total, percent, cancel_requested, error_code, error_message, result, "
+    "created_ms, started_ms, ended_ms, expires_ms, stage, done, total, percent, cancel_requested, error_code, error_message, error_param, result, "
     "worker, token, heartbeat_ms, lease_ms, attempt, checkpoint, checkpoint_step, webhook_attempts, webhook_due_ms, revision";
 // A worker that was cut off for longer than its lease goes on if nobody took its job meanwhile: its token is still the last one given.
 const std::string kHeld = "id = $1 AND token = $2 AND token > 0 AND status IN ('in_progress', 'queued')";
@@ -40,7 +40,7 @@ Job read_job(const SqlRow& row) {
   j.status = parse_status(row[i++]).value_or(JobStatus::failed);
   whole(j.priority), whole(j.deadline_ms), whole(j.retention_ms), whole(j.created_ms), whole(j.started_ms), whole(j.ended_ms), whole(j.expires_ms);
   text(j.stage), whole(j.done), whole(j.total), whole(j.percent), whole(j.cancel_requested);
-  text(j.error_code), text(j.error_message), text(j.result);
+  text(j.error_code), text(j.error_message), text(j.error_param), text(j.result);
   text(j.worker), whole(j.token), whole(j.heartbeat_ms), whole(j.lease_ms), whole(j.attempt), text(j.checkpoint), whole(j.checkpoint_step);
   whole(j.webhook_attempts), whole(j.webhook_due_ms), whole(j.revision);
   return j;
@@ -86,11 +86,11 @@ class SqlStore : public JobStore {
   LeaseState checkpoint(const Lease& lease, const std::string& path, int64_t step) override {
     return touch(lease, true, ", checkpoint = $6, checkpoint_step = $7, attempt = 0", {path, step});
   }
-  bool complete(const Lease& lease, const std::string& result) override { return finish(lease, {JobStatus::completed, "", "", result}); }
-  bool fail(const Lease& lease, const std::string& code, const std::string& message) override {
-    return finish(lease, {JobStatus::failed, code, message, ""});
+  bool complete(const Lease& lease, const std::string& result) override { return finish(lease, {JobStatus::completed, "", "", "", result}); }
+  bool fail(const Lease& lease, const std::string& code, const std::string& message, const std::string& param) override {
+    return finish(lease, {JobStatus::failed, code, message, param, ""});
   }
-  bool cancelled(const Lease& lease) override { return finish(lease, {JobStatus::cancelled, "", "", ""}); }
+  bool cancelled(const Lease& lease) override { return finish(lease, {JobStatus::cancelled, "", "", "", ""}); }
   bool release(const Lease& lease) override;
   std::vector<Job> sweep() override;
 
@@ -110,7 +110,7 @@ class SqlStore : public JobStore {
  private:
   struct End {
     JobStatus status;
-    std::string error_code, error_message, result;
+    std::string error_code, error_message, error_param, result;
   };
   template <class F>
   auto write(Channel channel, F&& body);
@@ -174,7 +174,7 @@ Created SqlStore::create(const NewJob& n, const QueueLimits& limits) {
     const int64_t t = now(c), revision = next_revision(c);
     const auto rows = c.run(
         "INSERT INTO jobs (seq, revision, " + kColumns.substr(0, kColumns.rfind(',')) +
-            ") VALUES ($1, $1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11, $12, $13, 0, 0, 0, '', 0, 0, 0, 0, '', '', '', '', 0, 0, 0, 0, '', 0, 0, 0) "
+            ") VALUES ($1, $1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10, $11, $12, $13, 0, 0, 0, '', 0, 0, 0, 0, '', '', '', '', '', 0, 0, 0, 0, '', 0, 0, 0) "
             "RETURNING " + kColumns,
         {revision, id, n.owner, n.options, n.request, n.idempotency_key, n.fingerprint, n.remixed_from, n.webhook, int64_t{n.priority}, n.deadline_ms,
          n.retention_ms, t});
@@ -352,9 +352,10 @@ LeaseState SqlStore::touch(const Lease& lease, bool visible, const std::string& 
 void SqlStore::end(SqlConnection& c, const std::string& id, int64_t now, const End& how) {
   c.run("UPDATE jobs SET status = $2, ended_ms = $3, expires_ms = CASE WHEN retention_ms > 0 THEN $3 + retention_ms ELSE 0 END, error_code = $4, "
         "error_message = $5, result = $6, cancel_requested = 0, checkpoint = '', checkpoint_step = 0, "
-        "webhook_due_ms = CASE WHEN webhook <> '' THEN $3 ELSE 0 END, percent = CASE WHEN $2 = 'completed' THEN 100 ELSE percent END, revision = $7 "
+        "webhook_due_ms = CASE WHEN webhook <> '' THEN $3 ELSE 0 END, percent = CASE WHEN $2 = 'completed' THEN 100 ELSE percent END, revision = $7, "
+        "error_param = $8 "
         "WHERE id = $1",
-        {id, std::string(status_name(how.status)), now, how.error_code, storable(how.error_message), how.result, next_revision(c)});
+        {id, std::string(status_name(how.status)), now, how.error_code, storable(how.error_message), how.result, next_revision(c), storable(how.error_param)});
 }
 
 bool SqlStore::finish(const Lease& lease, const End& how) {
