@@ -189,7 +189,7 @@ def streams(data):
 
 
 def local_files(data, video):
-    return sorted(p.name for p in (Path(data) / "jobs" / video).rglob("*") if p.is_file())
+    return sorted(p.name for p in (Path(data) / "jobs" / video).rglob("*") if p.is_file() and p.name != "preview.png")
 
 
 def everyday(store, d):

@@ -320,6 +320,32 @@ def browser(s, video):
     check("a foreign Host is refused on loopback", r.status == 403, r.status)
 
 
+def follow_previews(s, path):
+    """Statuses and bytes of each preview, fetched as soon as its event has come."""
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120)
+    c.request("GET", path)
+    stream, event, got = c.getresponse(), "", []
+    while line := stream.readline().decode():
+        event = line[7:].strip() if line.startswith("event: ") else event
+        if line.startswith("data: ") and event == "preview":
+            r = s.request("GET", json.loads(line[6:])["url"])
+            got.append((r.status, r.data[1:4]))
+    c.close()
+    return got
+
+
+def previews(s):
+    got = []
+    for i in range(6):   # of short clips the last one comes just before the end
+        video = s.request("POST", "/v1/videos", {**SMALL, "num_inference_steps": 2 + i % 2, "seed": i}).json["id"]
+        got += follow_previews(s, f"/v1/videos/{video}/events")
+    check("a preview that an event tells of is there", len(got) >= 6 and set(got) == {(200, b"PNG")}, got)
+    video = s.request("POST", "/v1/videos", {**SMALL, "num_frames": 124, "evaluations": 900, "num_inference_steps": None}).json["id"]
+    threading.Timer(2, lambda: s.request("POST", f"/v1/videos/{video}/cancel")).start()
+    got = follow_previews(s, f"/v1/videos/{video}/events")
+    check("also while its video is cancelled", len(got) >= 1 and set(got) == {(200, b"PNG")}, got)
+
+
 def events(s):
     video = s.request("POST", "/v1/videos", {**SMALL, "num_frames": 56, "num_inference_steps": 9}).json["id"]
     text = s.request("GET", f"/v1/videos/{video}/events", timeout=120).data.decode()
@@ -588,6 +614,7 @@ def main():
             other_bodies(s)
             browser(s, video)
             properties = events(s)
+            previews(s)
             bad_requests(s, properties)
             careless(s, video)
             last = s.request("POST", "/v1/videos", {**SMALL, "num_frames": 124, "evaluations": 900, "num_inference_steps": None}).json["id"]

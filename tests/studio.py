@@ -214,7 +214,6 @@ class Tab:
 
     def close(self):
         self.errors = [e for e in self.errors if not self.refused or "status of 400" not in e]   # the browser's note of a refusal that was asked for
-        self.errors = [e for e in self.errors if not ("status of 404" in e and "/preview?v=" in e)]   # a preview goes when its clip is finished, perhaps before it is fetched
         check(f"{self.name}: no errors, no foreign requests" + "".join(f"\n     {e}" for e in self.errors[:5]), not self.errors)
         self.context.close()
 

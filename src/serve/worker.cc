@@ -544,7 +544,7 @@ void finish(const Worker& w, Claim& claim, const Outcome& outcome) {
   if (!completed) remove_folder(w.path(claim.folder));
   if (ended) forget_kept(w.results, claim.home, completed ? fmt::format("run.{}", claim.job.token) : "");
   else forget_kept(w.results, claim.folder);   // another's run may be the job's result
-  if (ended) remove_folder(w.path(claim.home + "/checkpoint")), remove_folder(w.path(claim.home + "/preview.png"));
+  if (ended) remove_folder(w.path(claim.home + "/checkpoint"));
   if (!taken) {
     try {
       if (!w.store.get(claim.job.id)) remove_folder(w.path(claim.home)), forget_kept(w.results, claim.home);   // deleted meanwhile
@@ -648,7 +648,7 @@ void sweep_data_folder(JobStore& store, ResultStore& results, const std::string&
     if (!job) {
       remove_folder(e.path().string());
     } else if (job->ended_ms > 0) {
-      remove_folder(e.path() / "checkpoint");
+      remove_folder(e.path() / "checkpoint"), remove_folder(e.path() / "preview.png");
       const std::string last = fmt::format("run.{}", job->token);
       if (results.remote() && is_kept_away(*job)) remove_all_but_stream(e.path() / last);
       const fs::path stream = e.path() / last / "stream.mp4";

@@ -18,7 +18,8 @@ namespace zt {
 //  "width", "height", "frames", "fps", "seconds", "sample_rate", "samples", "seed", "steps", "evaluations", "task", "plan": {...},
 //  "model_hash", "version", "isa", "threads", "stages": [{"stage", "seconds", "share", "runs"}], "total_seconds", "ratio", "peak_rss_bytes",
 //  "kept_away": true where the files went to a store of results}
-// While a job runs, jobs/ID/preview.png under the data folder is its latest picture, replaced between evaluations; it may be absent.
+// While a job runs, jobs/ID/preview.png under the data folder is its latest picture, replaced between evaluations; it may be absent. It stays
+// for about an hour after the end, for whoever was told of it.
 // jobs/ID/run.TOKEN/stream.mp4 is the clip as it grows (Mp4Options::stream_path); it stays for about an hour after the end.
 // A job is completed only when its files are kept; where the store of results is away, the finished clip waits under its lease, and outlives the worker.
 
