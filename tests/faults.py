@@ -94,8 +94,8 @@ class Farm:
     def list(self):
         return json.loads(self.jobs("list"))
 
-    def add(self, evaluations, seed, priority):
-        options = dict(prompt="a red kite", size="32x32", frames=124, evaluations=evaluations, seed=seed)
+    def add(self, evaluations, seed, priority, **more):
+        options = {**dict(prompt="a red kite", size="32x32", frames=124, evaluations=evaluations, seed=seed), **more}
         return json.loads(self.jobs("add", json.dumps(options), "--priority", str(priority)))["id"]
 
     def start(self):
@@ -114,10 +114,10 @@ class Farm:
             check(f"{self.store.name}: a worker that is asked to stop ends with 0", code == 0, f"{code}")
 
 
-def undisturbed(exe, folder, evaluations, seed):
+def undisturbed(exe, folder, evaluations, seed, frames=124, *more):
     out = folder / f"{evaluations}-{seed}.mp4"
-    run = subprocess.run(list(map(str, [exe, "generate", "--model", MODEL, "--prompt", "a red kite", "--size", "32x32", "--frames", "124", "--evaluations",
-                                        evaluations, "--seed", seed, "-o", out, "--threads", "1", "--quiet"])), capture_output=True, text=True, timeout=300)
+    run = subprocess.run(list(map(str, [exe, "generate", "--model", MODEL, "--prompt", "a red kite", "--size", "32x32", "--frames", frames, "--evaluations",
+                                        evaluations, "--seed", seed, "-o", out, "--threads", "1", "--quiet", *more])), capture_output=True, text=True, timeout=300)
     if run.returncode:
         raise SystemExit(f"FAIL generate: {run.stderr}")
     return out
@@ -133,7 +133,7 @@ def clean_folder(farm, jobs):
     for j in jobs:
         folder = farm.data / "jobs" / j["id"]
         token = Path(j["result"]["files"]["video"]["path"]).parent.name
-        left += [str(p) for p in folder.iterdir() if p.name != token]
+        left += [str(p) for p in folder.iterdir() if p.name not in (token, "preview.png")]
         left += [str(p) for p in (folder / token).iterdir() if p.name not in ("video.mp4", "thumbnail.webp", "spritesheet.webp", "stream.mp4", "latents.safetensors")]
     return left
 
@@ -196,6 +196,44 @@ def torment(exe, kind, kills):
             store.close()
             if not all(results):
                 print((data / "worker.log").read_text(errors="replace")[-4000:])
+
+
+def cut_long_video(exe):
+    """A long video, killed in its first segment, at a seam, later in a segment, and while it is decoded."""
+    evaluations, frames, points = 60, 328, (12, 60, 95, 121, 200)
+    with tempfile.TemporaryDirectory(prefix="zt_faults_") as d:
+        data = Path(d)
+        farm = Farm(exe, Sqlite(data), data)
+        try:
+            job = farm.add(evaluations, 5, 10, frames=frames, long_video=True)
+            held, fell = 0, []
+            for point in (*points, None):
+                farm.start()
+                until = time.time() + 120
+                while time.time() < until:
+                    now = next(j for j in farm.list() if j["id"] == job)
+                    if now["ended_ms"]:
+                        break
+                    if now["checkpoint_step"] < held:
+                        fell.append((point, held, now["checkpoint_step"]))
+                    held = max(held, now["checkpoint_step"])
+                    if point and now["checkpoint_step"] >= point:
+                        break
+                if now["ended_ms"]:
+                    break
+                farm.kill()
+            check("a long video, killed: its steps only grow", not fell and held >= points[-2], str((fell, held)))
+            check("and it is completed", now["status"] == "completed", str((now["status"], now["error_message"])))
+            farm.stop()
+            log = (data / "worker.log").read_text(errors="replace")
+            check("it went on within later segments", re.search(r"of segment [1-9]", log) is not None, log[-1500:])
+            path = data / now["result"]["files"]["video"]["path"]
+            check("to the bytes of an undisturbed run", frames_and_sound(path) == frames_and_sound(undisturbed(exe, data, evaluations, 5, frames, "--long-video")))
+            left = clean_folder(farm, [now])
+            check("and nothing of the broken runs is left", not left, str(left))
+        finally:
+            for p in farm.running:
+                p.kill()
 
 
 class Server:
@@ -315,6 +353,7 @@ def main():
         if args.store in (None, kind.name):
             torment(exe, kind, args.kills)
             kill_servers(exe, kind, args.kills)
+    cut_long_video(exe)
     full_disk(exe)
     return close()
 

@@ -114,17 +114,33 @@ Result Channel::make(const std::string& prompt, int64_t grid_points, const Hooks
   Ctx ctx{exec, hooks.tap};
   const Sink none;
   Run run{engine_, request, none, hooks};
+  Latents latents = run.latents(ctx);
+  if (hooks.latents) hooks.latents(latents);
+  run.result.peak_activation_bytes = engine_.arena().peak_bytes();
+  wait_for_giving(std::move(latents), std::move(run.result));
+  return waiting_.back().result;
+}
+
+void Channel::take(Latents latents) {
+  const Request next = next_request("", 2);
+  const Geometry g = resolve_geometry(next, engine_.index().canvas_multiple());
+  const h3::ModelIndex& index = engine_.index();
+  const int64_t history = next.history ? 1 : 0, frames = h3::video_latent_frames(next.num_frames) - history * kHistoryLatents;
+  const Shape video{index.latent_channels, frames, g.height / index.spatial_ratio, g.width / index.spatial_ratio}, &sound = latents.sound.shape();
+  if (latents.video.shape() != video || sound.size() != 3 || sound[0] != 2 || sound[2] != h3::audio_latents(next.num_frames) - history * kHistorySound)
+    fail(ErrorKind::request, "the kept segment has latents {} and {}, wanted {} and its sound", to_string(latents.video.shape()), to_string(sound), to_string(video));
+  wait_for_giving(std::move(latents), {});
+}
+
+void Channel::wait_for_giving(Latents latents, Result result) {
   Made m;
-  m.latents = run.latents(ctx);
-  if (hooks.latents) hooks.latents(m.latents);
+  m.latents = std::move(latents);
   const ChannelState& last = newest();
   m.after.segments = last.segments + 1;
   m.after.video = tail(last.video, m.latents.video, kHistoryLatents, 1);
   m.after.sound = tail(last.sound, m.latents.sound, kSoundTail, 2);
-  m.result = std::move(run.result);
-  m.result.peak_activation_bytes = engine_.arena().peak_bytes();
+  m.result = std::move(result);
   waiting_.push_back(std::move(m));
-  return waiting_.back().result;
 }
 
 Result Channel::give(const Sink& sink, const Hooks& hooks) {
@@ -222,18 +238,39 @@ Result generate_long(Engine& engine, const Request& request, const Sink& sink, c
     if (n > 0) sink.sound(channels, n);
   };
   Hooks inner = hooks;
-  inner.resume = nullptr;
+  if (hooks.step_done)
+    inner.step_done = [&](const DenoiseState& s) {
+      DenoiseState named = s;
+      named.segment = segment;
+      hooks.step_done(named);
+    };
   inner.progress = [&](Stage stage, int64_t done, int64_t total) {
     if (hooks.progress) hooks.progress(stage, segment * total + done, segments * total);
   };
-  inner.latents = nullptr;
-  if (hooks.latents) inner.latents = [&](const Latents& l) { made.push_back({copy_of(l.video), copy_of(l.sound)}); };
+  auto keep = [&](const Latents& l) {
+    if (hooks.latents) made.push_back({copy_of(l.video), copy_of(l.sound)});
+  };
+  inner.latents = [&](const Latents& l) {
+    keep(l);
+    if (hooks.segment_made) hooks.segment_made(segment, l);
+  };
+  bool going_on = true;   // after segments that are kept
   while (frames_left > 0 || samples_left > 0) {
-    const Result part = channel.next(request.prompt, request.grid_points, cut, inner);
+    std::optional<Latents> kept;
+    if (going_on && hooks.kept_segment) kept = hooks.kept_segment(segment);
+    going_on = kept.has_value();
+    if (kept) {
+      keep(*kept);
+      channel.take(std::move(*kept));
+    } else {
+      inner.resume = hooks.resume && hooks.resume->segment == segment ? hooks.resume : nullptr;
+      channel.make(request.prompt, request.grid_points, inner);
+    }
+    const Result part = channel.give(cut, inner);
     ++segment;
     StageTimer timer(all);
     for (const StageTime& s : part.stages) timer.add(s.stage, s.seconds, s.runs);
-    all.evaluations = part.evaluations;
+    if (part.evaluations) all.evaluations = part.evaluations;
     all.evaluations_left_out += part.evaluations_left_out;
     all.peak_activation_bytes = std::max(all.peak_activation_bytes, part.peak_activation_bytes);
   }

@@ -33,6 +33,8 @@ class Channel {
   // Makes the latents of the next segment after `prompt`, `grid_points` - 1 evaluations; they wait until they are given out.
   // Errors as Engine::generate; after one (Cancelled too) of these calls this object is of no more use: make another from the last state.
   Result make(const std::string& prompt, int64_t grid_points, const Hooks& hooks);
+  // The next segment as an earlier run of the same channel made it. Errors (request): latents of another size.
+  void take(Latents latents);
   // Decodes the segment that waits longest and gives out what can be seen and heard of it: frames up to five short of what is made, sound
   // up to the decoder's look-ahead short. sink.begin is called once, before the first frames, with num_frames 0. Errors (internal): none waits.
   // The result holds all stages of that segment, those of make() too.
@@ -52,6 +54,7 @@ class Channel {
   };
   const ChannelState& newest() const { return waiting_.empty() ? state_ : waiting_.back().after; }
   Request next_request(const std::string& prompt, int64_t grid_points) const;
+  void wait_for_giving(Latents latents, Result result);
 
   Engine& engine_;
   Request request_;
@@ -63,7 +66,8 @@ class Channel {
 
 // `request` with long_video set: as many segments as its frames take, cut to exactly those frames and their sound. The draws are a channel's,
 // also those after a `start` that was a channel's: it goes on to the bytes of one that was never cut. Errors also (request): a start of another size.
-// hooks.resume is not for it: such a run begins anew. Errors as Engine::generate.
+// It goes on after the segments that hooks.kept_segment has, from hooks.resume if that is of the next one, to the bytes of a run that was never cut.
+// Errors as Engine::generate.
 Result generate_long(Engine& engine, const Request& request, const Sink& sink, const Hooks& hooks);
 
 // Evaluations of the denoiser's window that a long video of so many frames takes are this many times those of a clip; `start`: frames of

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <set>
 #include <string>
 
@@ -195,6 +196,71 @@ TEST(Channel, AClipThatIsGoneOnFromEndsAsOneThatWasNeverCut) {
   EXPECT_THROW(nano().generate(r, to(on), {}), Error);   // nothing would be added
   r.num_frames = 158, r.width = 96;
   EXPECT_THROW(nano().generate(r, to(on), {}), Error);   // another size
+}
+
+// What a worker keeps of a long video.
+struct Saved {
+  std::vector<Latents> segments;
+  Tensor video_rows, audio_rows;
+  int64_t segment = 0, evaluations = 0;
+  Tensor copy(const View& v) {
+    Tensor t(v.shape);
+    std::memcpy(t.data(), v.data, static_cast<size_t>(t.count()) * sizeof(float));
+    return t;
+  }
+};
+
+TEST(Channel, ALongVideoThatIsCutAnywhereGoesOnToTheSameBytes) {
+  Request r = small(6);
+  r.prompt = "a red circle bounces", r.grid_points = 4, r.num_frames = 158, r.long_video = true;
+  Kept whole;
+  Latents all;
+  auto to = [](Kept& k) {
+    Sink s = k.sink();
+    s.begin = [&k](const ClipInfo& c) { k.frame_bytes = 3 * c.width * c.height; };
+    return s;
+  };
+  Hooks hooks;
+  int64_t evaluations = 0;
+  hooks.step_done = [&](const DenoiseState&) { ++evaluations; };
+  hooks.latents = [&](const Latents& l) { all = {copy_of(l.video), copy_of(l.sound)}; };
+  nano().generate(r, to(whole), hooks);
+  ASSERT_GE(evaluations, 3 * 3);   // segments of three evaluations each
+  for (int64_t cut = 1; cut <= evaluations; cut += 2) {
+    Saved saved;
+    int64_t done = 0;
+    hooks = {};
+    hooks.step_done = [&](const DenoiseState& s) {
+      saved.video_rows = saved.copy(s.video_rows), saved.audio_rows = saved.copy(s.audio_rows), saved.segment = s.segment, saved.evaluations = s.evaluations;
+      if (++done == cut) throw Cancelled();
+    };
+    hooks.segment_made = [&](int64_t segment, const Latents& l) {
+      ASSERT_EQ(segment, static_cast<int64_t>(saved.segments.size()));
+      saved.segments.push_back({copy_of(l.video), copy_of(l.sound)});
+    };
+    Kept none, kept;
+    EXPECT_THROW(nano().generate(r, to(none), hooks), Cancelled);
+    const DenoiseState state{saved.evaluations, saved.video_rows.view(), saved.audio_rows.view(), saved.segment};
+    hooks.resume = &state;
+    hooks.kept_segment = [&](int64_t segment) -> std::optional<Latents> {
+      const size_t i = static_cast<size_t>(segment);
+      if (i >= saved.segments.size()) return std::nullopt;
+      return Latents{copy_of(saved.segments[i].video), copy_of(saved.segments[i].sound)};
+    };
+    done = 0;
+    hooks.step_done = [&](const DenoiseState&) { ++done; };
+    Latents again;
+    hooks.latents = [&](const Latents& l) { again = {copy_of(l.video), copy_of(l.sound)}; };
+    nano().generate(r, to(kept), hooks);
+    EXPECT_EQ(done, evaluations - cut) << "after evaluation " << cut;
+    EXPECT_EQ(kept.rgb, whole.rgb) << "after evaluation " << cut;
+    EXPECT_EQ(kept.left, whole.left) << "after evaluation " << cut;
+    ASSERT_EQ(again.video.shape(), all.video.shape());
+    EXPECT_TRUE(std::equal(all.video.data(), all.video.data() + all.video.count(), again.video.data()));
+  }
+  hooks = {};
+  hooks.kept_segment = [](int64_t) { return Latents{Tensor({24, 7, 4, 4}), Tensor({2, 32, 37})}; };
+  EXPECT_THROW(nano().generate(r, to(whole), hooks), Error);   // of another size
 }
 
 }  // namespace

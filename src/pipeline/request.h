@@ -62,6 +62,7 @@ const char* stage_name(Stage stage);
 struct DenoiseState {
   int64_t evaluations = 0;                              // done so far
   View video_rows, audio_rows;                          // f32 [rows, row width], conditions first
+  int64_t segment = 0;                                  // of a long video, which one is in the loop; the ones before it are Hooks::kept_segment's
 };
 
 // Progress, cancel, traces and saved states travel down as one argument.
@@ -74,6 +75,9 @@ struct Hooks {
   std::function<void(const DenoiseState& state)> step_done;
   // What the decoders take: of a channel each segment by itself, otherwise the whole clip, which another may go on from (Request::start).
   std::function<void(const Latents& latents)> latents;
+  // Of a long video: each segment's latents as they are made, and those that an earlier run made, which are decoded again and not made again.
+  std::function<void(int64_t segment, const Latents& latents)> segment_made;
+  std::function<std::optional<Latents>(int64_t segment)> kept_segment;
   // A picture of what the clip is becoming, between evaluations, as often as a twentieth of the time pays for. RGB [height, width, 3].
   std::function<void(const uint8_t* rgb, int64_t width, int64_t height)> preview;
   // Goes on from here instead of from noise, to the same bytes. Errors (internal): a state of another request.

@@ -225,6 +225,8 @@ Request read_request(const Worker& w, const Job& job, GenerateOptions o, const s
   return build_request(o, w.engine.index(), named_readers(apart_readers(cancel), fields));
 }
 
+std::string segments_folder(const Job& job) { return job_folder(job.id) + "/segments"; }   // of long videos, until the job ends
+
 std::string clip_file(int64_t at) { return at ? fmt::format("/video.{}.mp4", at) : "/video.mp4"; }
 
 // How many clips the job wants, of one request with seeds that follow each other.
@@ -290,13 +292,15 @@ Json make_clip(const Worker& w, const Job& job, const std::string& folder, Watch
   if (w.options.checkpoints && (saved = read_checkpoint(w.path(kept), identity))) {
     state = saved->state();
     hooks.resume = &state;
-    spdlog::info("worker {}: job {} goes on after evaluation {}", w.name, job.id, saved->evaluations);
+    spdlog::info("worker {}: job {} goes on after evaluation {} of segment {}", w.name, job.id, saved->evaluations, saved->segment);
   }
+  int64_t steps = saved ? job.checkpoint_step : 0;   // in all segments of a long video
   hooks.step_done = [&](const DenoiseState& s) {
     if (w.options.checkpoints) {
       write_checkpoint(w.path(kept), identity, s);
+      steps = std::max(steps + 1, s.evaluations);
       try {
-        watchman.heed(w.store.checkpoint(lease, kept, s.evaluations));
+        watchman.heed(w.store.checkpoint(lease, kept, s.segment ? steps : s.evaluations));
       } catch (const Error& e) {   // the file is there all the same
         spdlog::warn("worker {}: checkpoint of {}: {}", w.name, job.id, e.what());
       }
@@ -304,6 +308,16 @@ Json make_clip(const Worker& w, const Job& job, const std::string& folder, Watch
     if (watchman.cancel()->load()) throw Cancelled();
     if (report.yield()) throw MakeRoom{};
   };
+
+  const std::string segments = segments_folder(job);
+  auto segment_file = [&](int64_t segment) { return w.path(fmt::format("{}/{}.{}", segments, at, segment)); };
+  if (w.options.checkpoints && request.long_video) {
+    hooks.segment_made = [&](int64_t segment, const Latents& l) {
+      make_folder(w.path(segments));
+      write_segment(segment_file(segment), identity, segment, l);
+    };
+    hooks.kept_segment = [&](int64_t segment) { return read_segment(segment_file(segment), identity, segment); };
+  }
 
   hooks.preview = [&](const uint8_t* rgb, int64_t width, int64_t height) {
     const auto bytes = encode_png(shrink(rgb, static_cast<int>(width), static_cast<int>(height), 512));
@@ -544,7 +558,7 @@ void finish(const Worker& w, Claim& claim, const Outcome& outcome) {
   if (!completed) remove_folder(w.path(claim.folder));
   if (ended) forget_kept(w.results, claim.home, completed ? fmt::format("run.{}", claim.job.token) : "");
   else forget_kept(w.results, claim.folder);   // another's run may be the job's result
-  if (ended) remove_folder(w.path(claim.home + "/checkpoint"));
+  if (ended) remove_folder(w.path(claim.home + "/checkpoint")), remove_folder(w.path(segments_folder(claim.job)));
   if (!taken) {
     try {
       if (!w.store.get(claim.job.id)) remove_folder(w.path(claim.home)), forget_kept(w.results, claim.home);   // deleted meanwhile
@@ -648,7 +662,7 @@ void sweep_data_folder(JobStore& store, ResultStore& results, const std::string&
     if (!job) {
       remove_folder(e.path().string());
     } else if (job->ended_ms > 0) {
-      remove_folder(e.path() / "checkpoint"), remove_folder(e.path() / "preview.png");
+      for (const char* name : {"checkpoint", "segments", "preview.png"}) remove_folder(e.path() / name);
       const std::string last = fmt::format("run.{}", job->token);
       if (results.remote() && is_kept_away(*job)) remove_all_but_stream(e.path() / last);
       const fs::path stream = e.path() / last / "stream.mp4";

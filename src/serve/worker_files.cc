@@ -44,12 +44,17 @@ void write_all(int fd, const char* data, size_t bytes, const std::string& path) 
 
 std::string_view bytes_of(const View& v) { return {static_cast<const char*>(v.data), static_cast<size_t>(v.bytes())}; }
 
-std::optional<Tensor> take_rows(const Json& shape, std::string_view& rest) {
-  if (!shape.is_array() || shape.size() != 2 || !shape[0].is_number_unsigned() || !shape[1].is_number_unsigned()) return std::nullopt;
-  const uint64_t rows = shape[0].get<uint64_t>(), width = shape[1].get<uint64_t>();
-  if (rows > rest.size() || width > rest.size() || rows * width > rest.size() / sizeof(float)) return std::nullopt;
-  Tensor t({static_cast<int64_t>(rows), static_cast<int64_t>(width)});
-  const size_t bytes = static_cast<size_t>(rows * width) * sizeof(float);
+std::optional<Tensor> take_tensor(const Json& shape, std::string_view& rest) {
+  if (!shape.is_array() || shape.empty() || shape.size() > 4) return std::nullopt;
+  Shape dims;
+  uint64_t count = 1;
+  for (const Json& d : shape) {
+    if (!d.is_number_unsigned() || d.get<uint64_t>() == 0 || d.get<uint64_t>() > rest.size() / sizeof(float) / count) return std::nullopt;
+    count *= d.get<uint64_t>();
+    dims.push_back(d.get<int64_t>());
+  }
+  Tensor t(dims);
+  const size_t bytes = static_cast<size_t>(count) * sizeof(float);
   std::memcpy(t.data(), rest.data(), bytes);
   rest.remove_prefix(bytes);
   return t;
@@ -100,7 +105,7 @@ void write_file(const std::string& path, const void* data, size_t bytes, bool du
 void write_checkpoint(const std::string& path, const std::string& identity, const DenoiseState& s) {
   std::string payload(bytes_of(s.video_rows));
   payload += bytes_of(s.audio_rows);
-  Json header = {{"identity", identity}, {"evaluations", s.evaluations}, {"video", s.video_rows.shape}, {"audio", s.audio_rows.shape}};
+  Json header = {{"identity", identity}, {"evaluations", s.evaluations}, {"segment", s.segment}, {"video", s.video_rows.shape}, {"audio", s.audio_rows.shape}};
   header["sha256"] = sha256(header.dump() + payload);
   const std::string file = kMagic + header.dump() + "\n" + payload;
   write_file(path, file.data(), file.size(), false);   // a loss of power may lose it; then the hash or the size tells
@@ -122,11 +127,22 @@ std::optional<Checkpoint> read_checkpoint(const std::string& path, const std::st
   const Json hash = header.value("sha256", Json());
   header.erase("sha256");
   if (hash != sha256(header.dump() + std::string(rest))) return std::nullopt;
-  const Json evaluations = header.value("evaluations", Json());
-  if (!evaluations.is_number_unsigned() || evaluations.get<uint64_t>() > INT32_MAX) return std::nullopt;
-  auto video = take_rows(header.value("video", Json()), rest), audio = take_rows(header.value("audio", Json()), rest);
+  const Json evaluations = header.value("evaluations", Json()), segment = header.value("segment", Json(0u));
+  for (const Json& n : {evaluations, segment})
+    if (!n.is_number_unsigned() || n.get<uint64_t>() > INT32_MAX) return std::nullopt;
+  auto video = take_tensor(header.value("video", Json()), rest), audio = take_tensor(header.value("audio", Json()), rest);
   if (!video || !audio || !rest.empty()) return std::nullopt;
-  return Checkpoint{std::move(*video), std::move(*audio), evaluations.get<int64_t>()};
+  return Checkpoint{std::move(*video), std::move(*audio), evaluations.get<int64_t>(), segment.get<int64_t>()};
+}
+
+void write_segment(const std::string& path, const std::string& identity, int64_t segment, const Latents& l) {
+  write_checkpoint(path, identity + " made", {0, l.video.view(), l.sound.view(), segment});
+}
+
+std::optional<Latents> read_segment(const std::string& path, const std::string& identity, int64_t segment) {
+  auto saved = read_checkpoint(path, identity + " made");
+  if (!saved || saved->segment != segment) return std::nullopt;
+  return Latents{std::move(saved->video_rows), std::move(saved->audio_rows)};
 }
 
 std::string inside_job_folder(const std::string& data, const std::string& job_folder, const std::string& relative) {

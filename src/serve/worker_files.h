@@ -24,14 +24,18 @@ void flush_to_disk(const std::string& file_or_folder);                        //
 // A denoise state that owns its rows.
 struct Checkpoint {
   Tensor video_rows, audio_rows;
-  int64_t evaluations = 0;
-  DenoiseState state() const { return {evaluations, video_rows.view(), audio_rows.view()}; }
+  int64_t evaluations = 0, segment = 0;
+  DenoiseState state() const { return {evaluations, video_rows.view(), audio_rows.view(), segment}; }
 };
 
 // `identity` says what the state belongs to: same model, plan, instruction set and options, or other bytes would come out.
 void write_checkpoint(const std::string& path, const std::string& identity, const DenoiseState& state);   // throws FolderTrouble
 // nullopt: no file, or one that is damaged, cut short or of another identity. A job then begins anew.
 std::optional<Checkpoint> read_checkpoint(const std::string& path, const std::string& identity);
+
+// The same of a segment of a long video.
+void write_segment(const std::string& path, const std::string& identity, int64_t segment, const Latents& latents);   // throws FolderTrouble
+std::optional<Latents> read_segment(const std::string& path, const std::string& identity, int64_t segment);
 
 // `relative` under `data`, for a path that a job gives: it must lie in the job's own folder and may not climb out of it (links included).
 // Errors (request).
