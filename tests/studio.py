@@ -410,7 +410,7 @@ def play_and_measure(page, selector, milliseconds):
     return now - at, time.time() - clock, int(waits)
 
 
-def live_tests(tab, server, watch=8000):
+def live_tests(tab, server, watch=8000, while_playing=lambda: None):
     page = tab.page
     tab.open("#live")
     page.get_by_label("Prompt", exact=True).fill(PROMPT)
@@ -426,6 +426,7 @@ def live_tests(tab, server, watch=8000):
     timely(server, live["lead_seconds"] > 2 and float(figures[0].split()[0]) > 2, f"live {tab.name}: keeps ahead")
     check(f"live {tab.name}: lead, work and stages are shown: {figures}", len(figures) == 2 and page.locator("zt-live .legend li").count() >= 4)
     tab.shot("live-playing")
+    while_playing()
     page.get_by_label("What comes next").fill("a small red square slides left on a white background")
     page.get_by_role("button", name="Go on with this").click()
     page.locator("zt-live .said li", has_text="red square").wait_for()
@@ -449,6 +450,24 @@ def live_tests(tab, server, watch=8000):
     page.get_by_role("button", name="End it").click()
     page.wait_for_function("() => location.hash === '#live'")
     check(f"live {tab.name}: ended after a question", server.json("/v1/live")["data"] == [])
+
+
+def phone_tests(tab, server):
+    """A clip is made and played, a channel opened, steered and ended, at a phone's width."""
+    page = tab.page
+    fits = lambda what: check(f"{what} {tab.name}: nothing sticks out at the side", page.evaluate("document.documentElement.scrollWidth <= innerWidth"))   # noqa: E731
+    wide = lambda selector: page.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().width / innerWidth")   # noqa: E731
+    tab.open("#create")
+    page.get_by_label("Prompt", exact=True).fill(PROMPT)
+    page.get_by_label("Evaluations").fill("4")
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.wait_for_function("() => document.querySelector('zt-clip video')?.currentTime > 0", timeout=60000)
+    check(f"create {tab.name}: the clip plays over {100 * wide('zt-clip video'):.0f} % of the width", wide("zt-clip video") > 0.8)
+    done(page)
+    fits("create, a clip")
+    page.evaluate("document.querySelector('zt-clip video').scrollIntoView()")
+    tab.shot("create-phone")
+    live_tests(tab, server, 3000, lambda: fits("live, playing"))
 
 
 def isa_tests(zoetrope, browser, folder, isa):
@@ -587,7 +606,7 @@ def main():
             guarded(first_byte_tests, server, "best", 8, 124)
             guarded(compare_tests, zoetrope, server, folder)
             for scheme, width, tests in (("light", 1280, (lambda t: create_tests(t, server), lambda t: again_tests(t, server), lambda t: live_tests(t, server))),
-                                         ("light", 1280, (keyboard_tests, system_tests, lambda t: compare_page_tests(t, server), lambda t: blind_tests(t, server), axe_tests)), ("dark", 390, (axe_tests,)),
+                                         ("light", 1280, (keyboard_tests, system_tests, lambda t: compare_page_tests(t, server), lambda t: blind_tests(t, server), axe_tests)), ("dark", 390, (axe_tests, lambda t: phone_tests(t, server))),
                                          ("dark", 1280, (lambda t: refusal_and_cancel_tests(t, server), lambda t: jobs_tests(t, server)))):
                 tab = Tab(browser, server, width, 800, scheme)
                 for test in tests:
