@@ -141,6 +141,10 @@ def contracts():
     return script("contracts", [sys.executable, ROOT / "tests/contracts.py", ZOETROPE], 900)
 
 
+def deploy():
+    return script("deploy", [sys.executable, ROOT / "tests/deploy.py", ZOETROPE, BUILD], 300)
+
+
 def nano():
     return script("nano", [sys.executable, ROOT / "tests/nano.py", ZOETROPE], 600)
 
@@ -208,7 +212,7 @@ def fuzz():
     return passed, failed, lines
 
 
-SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, checkpoints=checkpoints, rewritten=rewritten, bad_input=bad_input, contracts=contracts, plans=plans, predictor=predictor, nano=nano, faults=faults,
+SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, checkpoints=checkpoints, rewritten=rewritten, bad_input=bad_input, contracts=contracts, plans=plans, predictor=predictor, deploy=deploy, nano=nano, faults=faults,
               server=server, results=results, live=live, studio=studio, sanitize=sanitize, fuzz=fuzz)
 
 
