@@ -16,7 +16,7 @@ RUN apt-get update \
     ca-certificates libavcodec59 libavformat59 libavutil57 libcurl4 libfmt9 libjpeg62-turbo libpcre2-8-0 libpq5 libspdlog1.10 \
     libsqlite3-0 libssl3 libswresample4 libswscale6 libutf8proc2 \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --uid 10001 --home-dir /var/lib/zoetrope --create-home zoetrope
+ && useradd --uid 10001 --home-dir /var/lib/zoetrope --create-home zoetrope
 COPY --from=build /usr/local/bin/zoetrope /usr/local/bin/zoetrope
 COPY --from=build /usr/local/share/zoetrope /usr/local/share/zoetrope
 USER zoetrope
