@@ -163,6 +163,16 @@ lora("set_weight, diff, diff_b", {q[:-7] + ".set_weight": ("F32", delta[q]), "bl
 w1, left, right = (random.standard_normal(s).astype(np.float32) * 0.2 for s in ((8, 4), (sd[q][1].shape[0] // 8, 2), (2, sd[q][1].shape[1] // 4)))
 lora("LoKr", {q[:-7] + ".lokr_w1": ("F32", w1), q[:-7] + ".lokr_w2_a": ("F32", left), q[:-7] + ".lokr_w2_b": ("F32", right), q[:-7] + ".alpha": ("F32", np.float32(3))},
      {**sd, q: ("F32", d.widen(sd[q]) + np.kron(w1, 1.5 * left @ right))})
+# nano/merge_lora.py: the folder that it writes gives what the adapter gives on the fly, its shifts included.
+reference({k: ("F32", d.widen(t)) for k, t in sd.items()}, cfg, T2VA)
+d.save(work / "a.safetensors", {k: ("BF16", d.to_bf16(t[1])) for k, t in d.named(layers, "transformer.", A, B).items()},
+       {"evaluations": "2", "video_shift": "6", "audio_shift": "2", "lora_adapter_metadata": json.dumps({"transformer.lora_alpha": 3, "transformer.r": 2})})
+fly, message = run(work / "reference", "--lora", work / "a.safetensors")
+merge = subprocess.run([sys.executable, ROOT / "nano/merge_lora.py", work / "reference", work / "a.safetensors", work / "merged"], capture_output=True, text=True)
+check(f"merge_lora says what the adapter wants: {merge.stdout}{merge.stderr}{message}", merge.returncode == 0 and "evaluations 2" in merge.stdout)
+same("merge_lora, shifts too", work / "merged", fly, 2e-6)
+merge = subprocess.run([sys.executable, ROOT / "nano/merge_lora.py", work / "reference", MODEL / "vae/diffusion_pytorch_model.safetensors", work / "refused"], capture_output=True, text=True)
+check(f"merge_lora refuses what is no adapter: {merge.stderr}", merge.returncode == 1 and "not lora_A or lora_B" in merge.stderr and not (work / "refused").exists())
 # On quantised weights the sum is taken after they are widened.
 folder = model("quantised", "transformer")
 d.save(folder / "transformer/fp8.safetensors", fp8)

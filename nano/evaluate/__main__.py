@@ -1,7 +1,7 @@
 """Scores of H3-nano on held-out prompts: runs build/zoetrope and reads its MP4s. Needs numpy, pillow (build/venv has them) and ffmpeg.
 
 usage: python3 nano/evaluate [--prompts N] [--evaluations K] [--seed S] [--json] [--model DIR] [--plan P] [--frames F] [--html FILE]
-                             [--first-frame] [--last-frame] [--true] [--zoetrope FILE] [--keep DIR]
+                             [--first-frame] [--last-frame] [--true] [--lora FILE[:S]] [--zoetrope FILE] [--keep DIR]
 Prompt i is generated with seed S + i. --first-frame and --last-frame give the true pictures (fl2va). --true scores the world's own clips instead
 (no program needed): what the scorers say of perfect clips. The floor is the same clips against other prompts; the ceiling is bounds.json."""
 import argparse, json, os, sys, tempfile, time
@@ -30,6 +30,7 @@ def options():
         ap.add_argument("--" + k, type=int, default=v, help=f"{h} (default {v})")
     ap.add_argument("--model", help="model folder (default: the program's own)")
     ap.add_argument("--plan", default="fast", help="exact, fast or a plan file (default fast)")
+    ap.add_argument("--lora", help="an adapter, as zoetrope generate takes it (its shifts count; --evaluations are asked for here)")
     ap.add_argument("--zoetrope", default=str(ROOT / "build/zoetrope"))
     ap.add_argument("--html", help="write a page with contact sheets")
     ap.add_argument("--keep", help="folder that keeps the MP4s")
@@ -56,7 +57,7 @@ def one(a, i, m, caption, folder):
         from PIL import Image
         files[name.split("_")[0]] = Path(folder) / f"{i:03d}_{name}.png"
         Image.fromarray(im).save(files[name.split("_")[0]])
-    clips.generate(a.zoetrope, caption, out, a.frames, a.evaluations, a.seed + i, a.model, a.plan, **files)
+    clips.generate(a.zoetrope, caption, out, a.frames, a.evaluations, a.seed + i, a.model, a.plan, more=["--lora", a.lora] if a.lora else (), **files)
     v, sound = clips.read(out)
     if not a.keep:
         out.unlink()
@@ -93,7 +94,7 @@ def ceiling(a):
 
 def report(a, rows, floor, seconds):
     s, top = pooled([r["scores"] for r in rows]), ceiling(a)[0]
-    out = dict(model=str(a.model or "models/h3-nano"), prompts=a.prompts, evaluations=a.evaluations, seed=a.seed, frames=a.frames, plan=a.plan, true_clips=a.true,
+    out = dict(model=str(a.model or "models/h3-nano"), prompts=a.prompts, evaluations=a.evaluations, seed=a.seed, frames=a.frames, plan=a.plan, lora=a.lora, true_clips=a.true,
                **{k: round(v[0], 4) for k, v in s.items()}, intervals={k: [round(v[1], 4), round(v[2], 4)] for k, v in s.items()}, n={k: v[3] for k, v in s.items()},
                floor={k: round(v[0], 4) for k, v in pooled(floor).items()}, ceiling=top, by_motion=by_motion(rows), seconds=round(seconds, 1))
     for k in ("flicker_levels", "border_levels", "first_frame_db", "last_frame_db"):

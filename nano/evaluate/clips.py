@@ -42,8 +42,8 @@ def write(path, v, a):
 
 def generate(zoetrope, prompt, out, frames, evaluations, seed, model=None, plan=None, first=None, last=None, more=()):
     """Runs the program; returns its JSON document."""
-    cmd = [str(zoetrope), "generate", "--prompt=" + prompt, "--frames", str(frames), "--evaluations", str(evaluations), "--seed", str(seed), "-o", str(out), "--json", "--quiet"]
-    for option, value in (("--model", model), ("--plan", plan), ("--first-frame", first), ("--last-frame", last)):
+    cmd = [str(zoetrope), "generate", "--prompt=" + prompt, "--frames", str(frames), "--seed", str(seed), "-o", str(out), "--json", "--quiet"]
+    for option, value in (("--evaluations", evaluations), ("--model", model), ("--plan", plan), ("--first-frame", first), ("--last-frame", last)):
         if value is not None:
             cmd += [option, str(value)]
     run = subprocess.run(cmd + list(more), capture_output=True, text=True)
