@@ -66,6 +66,7 @@ zt::Command doctor_command(CLI::App& root) {
   app->add_option("--size", o->size, "pixels of the clip (default: the model's canvas at 16:9)")->type_name("WxH");
   app->add_option("--frames", o->frames, "of the clip, aligned up to 17 n + 5 (default 124)")->type_name("N");
   app->add_option("--threads", o->threads, "worker threads (default: the cores this process may use)")->type_name("N");
+  app->add_option("--memory", o->memory_mib, "MiB that may be used (default: nine tenths of the machine's); 0: no limit")->type_name("MIB");
   app->add_flag("--verify", o->verify, "read every tensor: shape, type, NaN, scale, SHA-256 where an index states one");
   app->add_flag("--json", o->json, "print one JSON document");
   return {app, [o] {

@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 
 GOLDEN = Path(__file__).resolve().parent / "golden/a"
 TIMEOUT = 120
-REQUEST, MODEL, FINE = 2, 3, 0
+REQUEST, MODEL, RESOURCE, FINE = 2, 3, 4, 0
 CASES = []
 
 
@@ -310,6 +310,12 @@ def option_cases():
         case(f"seconds: {value}", REQUEST, "seconds", args=["--frames", "", "--seconds", value])
     for value in ("0", "-5", "379", "1000000000", "x", "99999999999999999999"):
         case(f"frames: {value}", REQUEST, "frames", args=["--frames", value])
+    for value in ("-1", "abc", "1.5", "99999999999999999999", "1073741825"):
+        case(f"memory: {value}", REQUEST, "memory", args=["--memory", value])
+    case("memory: too little for one block", RESOURCE, "--memory is 8 MiB.*needs about.*every block.*--memory.*smaller", args=["--memory", "8"])
+    case("memory: no limit", FINE, "", args=["--memory", "0"])
+    for command in ("inspect", "doctor", "worker", "serve"):
+        case(f"memory: -2 for {command}", REQUEST, "memory", base=False, output=None, args=[command, "--memory", "-2"])
     for value in ("33x64", "0x0", "-32x32", "32x", "x", "abc", "32x32x32", "1000000x1000000", "99999999999x32", "16x32"):
         case(f"size: {value}", REQUEST, "size", args=["--size", value])
     for value in ("0", "-3", "abc", "1000000000"):

@@ -140,11 +140,26 @@ def memory_is_weights_and_activations(d):
           f"{grown >> 20} MiB for {weights >> 20} MiB of weights and {activations >> 20} MiB of activations on {b['isa']}")
 
 
+def streams_what_does_not_fit(d):
+    """Blocks that dwarf the rest, so that three in memory (two read, one packed) are clearly less than six."""
+    wide = d / "wide-nano"
+    widened(ROOT / "models/h3-nano", wide, 16384)
+    clip = ["--frames", 22, "--evaluations", 2, "--size", "64x64", "--plan", "fast"]
+    whole = generate(d / "whole.mp4", *clip, "--memory", 0, model=wide)
+    limit = whole["peak_rss_bytes"] * 9 // 10 >> 20
+    streamed = generate(d / "streamed.mp4", *clip, "--memory", limit, model=wide)
+    check("--memory: the same file from blocks that are read from disk", (d / "streamed.mp4").read_bytes() == (d / "whole.mp4").read_bytes())
+    check("--memory: within the limit", streamed["peak_rss_bytes"] <= limit << 20,
+          f"{streamed['peak_rss_bytes'] >> 20} of {limit} MiB, {whole['peak_rss_bytes'] >> 20} without a limit")
+    said = [w for w in streamed["warnings"] if "read from disk" in w and "--memory" in w]
+    check("--memory: the report tells what it costs", said and not whole["warnings"], streamed["warnings"])
+
+
 def main():
     os.environ.pop("ZT_THREADS", None)
     with tempfile.TemporaryDirectory() as tmp:
         for test in (same_bytes_for_any_thread_count, steps_and_evaluations, profiles, made_again, stops_and_leaves_nothing, memory_does_not_grow,
-                     memory_is_weights_and_activations):
+                     memory_is_weights_and_activations, streams_what_does_not_fit):
             test(Path(tmp))
     return close()
 

@@ -87,6 +87,19 @@ with tempfile.TemporaryDirectory() as t:
         seen = subprocess.run([zoetrope, "doctor", MODEL, "--json", "--frames", "73"], capture_output=True, text=True, env=machine)
         foreseen = next(p["memory_bytes"] for p in json.loads(seen.stdout)["plans"] if p["plan"] == plan)
         check(f"doctor: the memory of plan {plan} {isa} is what a run takes, or up to 1.5 times that", peak <= foreseen <= 1.5 * peak, f"{foreseen} of {peak}")
+    # A limit between what the model needs streamed and resident: inspect and doctor foresee what generate then does.
+    inspect = lambda *more: json.loads(subprocess.run([zoetrope, "inspect", MODEL, "--json", *more], capture_output=True, text=True).stdout)["memory"]["plans"]["fast"]
+    whole = inspect("--memory", "0")
+    limit = str((whole["bytes"] >> 20) - 3)
+    tight = inspect("--memory", limit)
+    check("inspect: without a limit all blocks stay", whole["mode"] == "resident" and whole["streamed_bytes"] == 0 and whole["fits"], whole)
+    check("inspect: within a limit some are streamed", tight["mode"] == "mixed" and 0 < tight["resident_blocks"] < tight["blocks"] and tight["streamed_bytes"] > 0 and tight["fits"], tight)
+    text = subprocess.run([zoetrope, "inspect", MODEL, "--memory", limit], capture_output=True, text=True).stdout
+    check("inspect: says so in words", f"{tight['resident_blocks']} of {tight['blocks']} blocks stay" in text, text)
+    found = {p["plan"]: p for p in doctor(MODEL, "--memory", 16)[1]["plans"]}
+    check("doctor: what does not fit even streamed", not found["fast"]["fits"] and found["fast"]["memory_mode"] == "streamed", found)
+    code, found = doctor(MODEL, "--memory", limit)
+    check("doctor: what is streamed is slow, with its remedy", any("read from disk" in f["text"] and "--memory" in f["text"] for f in found["findings"] if f["kind"] == "slow"), found["findings"])
     shutil.copytree(MODEL, folder / "cut")
     weights = folder / "cut/transformer/diffusion_pytorch_model.safetensors"
     weights.chmod(0o644)

@@ -600,6 +600,8 @@ def too_large(folder):
     check("a clip that does not fit is 413 before it starts", r.status == 413 and r.json["error"]["param"] == "size", r.data)
     r = s.request("POST", "/v1/videos", b"{" + b" " * (1 << 21), {"Content-Type": "application/json"})
     check("a body above the limit is 413", r.status == 413, r.status)
+    r = s.request("POST", "/v1/videos", SMALL)
+    check("so is a clip whose weights do not fit even streamed", r.status == 413, r.data)
     check("SIGTERM ends it with 0 again", s.stop() == 0)
 
 

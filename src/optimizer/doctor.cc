@@ -15,7 +15,6 @@ namespace {
 
 constexpr int64_t kReferenceEvaluations = 49;
 constexpr int64_t kPromptRows = 64;
-constexpr int64_t kProcessBytes = 48 << 20;   // the program, its libraries and the MP4 encoders of a small clip
 
 std::string size_text(int64_t bytes) {
   return bytes < (1 << 30) ? fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20)) : fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
@@ -28,15 +27,6 @@ double stated_error(const Plan& plan) {
   for (const char* key : {"latents", "audio_latents", "frames", "sound"})
     if (const Json& e = plan.measured.at("error"); e.contains(key) && e.at(key).is_number()) largest = std::max(largest, e.at(key).get<double>());
   return largest;
-}
-
-int64_t weight_bytes(const ModelReport& r, const Plan& plan) {
-  int64_t bytes = 0;
-  for (const ComponentReport& c : r.components) {
-    if (c.name == "transformer_ref" && r.index.has_transformer) continue;   // a clip needs one of them
-    bytes += prepared_bytes(c, compute_of(plan, c.name));
-  }
-  return bytes;
 }
 
 std::string types_of(const ComponentReport& c) {
@@ -69,9 +59,9 @@ Forecast forecast(const Diagnosis& d, const ModelDims& m, const Plan& plan) {
   clip.evaluations = f.evaluations;
   f.predicted = predict(m, clip, d.hardware, options_of(plan));
   f.seconds_per_second = f.predicted.total_seconds * h3::kFps / static_cast<double>(clip.frames);
-  const int64_t weights = d.model.components.empty() ? static_cast<int64_t>(f.predicted.weight_bytes) : weight_bytes(d.model, plan);
-  f.bytes = kProcessBytes + weights + working_bytes(clip.rows(), m.dit.hidden_size, clip.width, clip.height);
-  f.fits = f.bytes <= d.machine_bytes;
+  MemoryNeeds needs = memory_needs(d.model, plan, d.model.index.has_transformer ? "transformer" : "transformer_ref");   // a clip needs one of them
+  if (d.model.components.empty()) needs.fixed += static_cast<int64_t>(f.predicted.weight_bytes);
+  f.memory = fit_memory(needs, working_bytes(clip.rows(), m.dit.hidden_size, clip.width, clip.height), false, d.usable_bytes);
   f.error = stated_error(plan);
   return f;
 }
@@ -82,12 +72,14 @@ Json to_json(const Diagnosis& d) {
     Json stages = Json::object();
     for (const StagePrediction& s : f.predicted.stages) stages[s.stage] = s.seconds;
     plans.push_back({{"plan", f.plan.name}, {"evaluations", f.evaluations}, {"seconds", f.predicted.total_seconds}, {"stages", stages},
-                     {"seconds_per_second", f.seconds_per_second}, {"memory_bytes", f.bytes}, {"fits", f.fits}, {"error", f.error < 0 ? Json() : Json(f.error)}});
+                     {"seconds_per_second", f.seconds_per_second}, {"memory_bytes", f.memory.bytes}, {"memory_mode", f.memory.mode},
+                     {"resident_blocks", f.memory.resident_blocks}, {"streamed_bytes", f.memory.streamed_bytes}, {"fits", f.memory.fits},
+                     {"error", f.error < 0 ? Json() : Json(f.error)}});
   }
   for (const Finding& f : d.findings) findings.push_back({{"kind", finding_name(f.kind)}, {"text", f.text}});
   Json out{{"model", d.model.index.folder}, {"sound", d.sound()}, {"findings", findings}};
   if (!d.dims_known) return out;
-  out["machine"] = hardware_to_json(d.hardware), out["machine"]["usable_memory_bytes"] = d.machine_bytes;
+  out["machine"] = hardware_to_json(d.hardware), out["machine"]["usable_memory_bytes"] = d.usable_bytes;
   out["clip"] = {{"width", d.clip.width}, {"height", d.clip.height}, {"frames", d.clip.frames}, {"seconds", static_cast<double>(d.clip.frames) / h3::kFps}};
   out["plans"] = plans, out["advised"] = d.advised.empty() ? Json() : Json(d.advised);
   return out;
@@ -98,14 +90,15 @@ void print(const Diagnosis& d) {
   for (const ComponentReport& c : d.model.components)
     if (c.tensors) out += fmt::format("  {:<16} {:>13} parameters, {:>9} on disk, {}\n", c.name, c.parameters, size_text(c.file_bytes), types_of(c));
   if (d.dims_known) {
-    out += fmt::format("\n{}, {} of memory\n{}x{}, {} frames ({:.2f} s), forecast:\n\n", d.hardware.name, size_text(d.machine_bytes), d.clip.width, d.clip.height,
+    out += fmt::format("\n{}, {} of memory may be used\n{}x{}, {} frames ({:.2f} s), forecast:\n\n", d.hardware.name, size_text(d.usable_bytes), d.clip.width,
+    d.clip.height,
                        d.clip.frames, static_cast<double>(d.clip.frames) / h3::kFps);
     out += fmt::format("{:<12} {:>11} {:>10} {:>18} {:>10} {:>10}  slowest stage\n", "plan", "evaluations", "seconds", "for each of clip", "memory", "error");
     for (const Forecast& f : d.plans) {
       const auto slowest = std::max_element(f.predicted.stages.begin(), f.predicted.stages.end(), [](auto& a, auto& b) { return a.seconds < b.seconds; });
       out += fmt::format("{:<12} {:>11} {:>10.2f} {:>18.2f} {:>10} {:>10}  {}, {:.0f} %{}\n", f.plan.name, f.evaluations, f.predicted.total_seconds, f.seconds_per_second,
-                         size_text(f.bytes), f.error < 0 ? "not stated" : fmt::format("{:.3f}", f.error), slowest->stage,
-                         100 * slowest->seconds / f.predicted.total_seconds, f.fits ? "" : "; does not fit");
+                         size_text(f.memory.bytes), f.error < 0 ? "not stated" : fmt::format("{:.3f}", f.error), slowest->stage,
+                         100 * slowest->seconds / f.predicted.total_seconds, f.memory.fits ? f.memory.streamed_bytes ? "; blocks are streamed" : "" : "; does not fit");
     }
     out += d.advised.empty() ? "\nNo plan fits this machine.\n" : fmt::format("\nThe fastest that fits: --plan {}\n", d.advised);
   }
@@ -128,14 +121,16 @@ bool Diagnosis::sound() const {
   return std::none_of(findings.begin(), findings.end(), [](const Finding& f) { return f.kind == Finding::Kind::problem; });
 }
 
-std::vector<Finding> judge(const std::vector<Forecast>& plans, const Hardware& h, int64_t machine) {
+std::vector<Finding> judge(const std::vector<Forecast>& plans, const Hardware& h, int64_t usable) {
   std::vector<Finding> out;
   bool any = false, real_time = false;
   for (const Forecast& f : plans) {
-    any |= f.fits, real_time |= f.fits && f.seconds_per_second <= 1;
-    if (!f.fits)
+    any |= f.memory.fits, real_time |= f.memory.fits && f.seconds_per_second <= 1;
+    if (f.memory.fits && f.memory.streamed_bytes)
+      out.push_back({Finding::Kind::slow, fmt::format("plan {}: {}; the seconds foreseen leave that reading out", f.plan.name, memory_text(f.memory))});
+    if (!f.memory.fits)
       out.push_back({Finding::Kind::slow, fmt::format("plan {} needs about {}, {} may be used: it does not fit; take a smaller --size or another machine", f.plan.name,
-                                                      size_text(f.bytes), size_text(machine))});
+                                                      size_text(f.memory.bytes), size_text(usable))});
   }
   if (any && !real_time)
     out.push_back({Finding::Kind::slow, "no plan makes this clip as fast as it plays here: live channels will wait; take a plan of fewer evaluations, a smaller "
@@ -151,7 +146,8 @@ Diagnosis diagnose(const DoctorOptions& o) {
   check_range("--frames", o.frames, 5, 100000);
   check_range("--threads", o.threads, 0, 256);
   Diagnosis d;
-  d.machine_bytes = machine_bytes();
+  check_range("--memory", o.memory_mib, -1, 1 << 30);
+  d.usable_bytes = o.memory_mib < 0 ? usable_bytes() : o.memory_mib << 20;
   try {
     d.model = inspect_model(o.model, o.verify);
   } catch (const Error& e) {
@@ -187,9 +183,9 @@ Diagnosis diagnose(const DoctorOptions& o) {
   d.hardware = measure_hardware(m, d.clip, o.threads ? static_cast<int>(o.threads) : default_thread_count(), kinds);
   for (const Plan& p : plans) d.plans.push_back(forecast(d, m, p));
   std::stable_sort(d.plans.begin(), d.plans.end(), [](auto& a, auto& b) { return a.predicted.total_seconds < b.predicted.total_seconds; });
-  const auto best = std::find_if(d.plans.begin(), d.plans.end(), [](const Forecast& f) { return f.fits; });
+  const auto best = std::find_if(d.plans.begin(), d.plans.end(), [](const Forecast& f) { return f.memory.fits; });
   if (best != d.plans.end()) d.advised = best->plan.name;
-  for (Finding& f : judge(d.plans, d.hardware, d.machine_bytes)) d.findings.push_back(std::move(f));
+  for (Finding& f : judge(d.plans, d.hardware, d.usable_bytes)) d.findings.push_back(std::move(f));
   return d;
 }
 

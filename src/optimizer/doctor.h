@@ -4,13 +4,14 @@
 #include <vector>
 
 #include "optimizer/predict.h"
-#include "pipeline/inspect.h"
+#include "pipeline/memory.h"
 
 namespace zt {
 
 struct DoctorOptions {
   std::string model, size;           // WIDTHxHEIGHT; empty: the model's canvas at 16:9
   int64_t frames = 124, threads = 0; // threads 0: the cores this process may use
+  int64_t memory_mib = -1;           // that may be used, as of `generate`; -1: nine tenths of the machine's, 0: no limit
   bool verify = false, json = false;
 };
 
@@ -20,8 +21,7 @@ struct Forecast {
   int64_t evaluations = 0;           // the plan's own, or the reference's 49; those that its reuse leaves out are counted
   Prediction predicted;
   double seconds_per_second = 0;     // of the clip
-  int64_t bytes = 0;                 // weights and what a clip needs beside them
-  bool fits = false;                 // of what this process may use
+  MemoryUse memory;                  // weights and what a clip needs beside them; of weights that are not there, no block is streamed
   double error = -1;                 // the largest that the plan's optimizer measured; < 0: the plan states none
 };
 
@@ -36,7 +36,7 @@ struct Diagnosis {
   bool dims_known = false;           // what follows is filled: the configs, at least, could be read
   ClipShape clip;
   Hardware hardware;
-  int64_t machine_bytes = 0;
+  int64_t usable_bytes = 0;          // the limit; 0: none
   std::vector<Forecast> plans;       // fastest first
   std::string advised;               // the fastest that fits; empty: none does
   std::vector<Finding> findings;
@@ -47,7 +47,7 @@ struct Diagnosis {
 Diagnosis diagnose(const DoctorOptions& options);
 
 // Findings of speed and memory alone, from forecasts (fastest first) and rates: kept apart so that a test can hold them.
-std::vector<Finding> judge(const std::vector<Forecast>& plans, const Hardware& hardware, int64_t machine_bytes);
+std::vector<Finding> judge(const std::vector<Forecast>& plans, const Hardware& hardware, int64_t usable_bytes);
 
 // Prints the diagnosis. Returns 0 for a sound model, the code of kind model otherwise.
 int run_doctor_command(const DoctorOptions& options);

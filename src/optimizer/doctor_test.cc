@@ -7,7 +7,7 @@ namespace {
 
 Forecast made_up(const char* plan, double each_second, int64_t bytes, int64_t machine) {
   Forecast f;
-  f.plan.name = plan, f.seconds_per_second = each_second, f.bytes = bytes, f.fits = bytes <= machine;
+  f.plan.name = plan, f.seconds_per_second = each_second, f.memory.bytes = bytes, f.memory.fits = bytes <= machine;
   return f;
 }
 

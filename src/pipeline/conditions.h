@@ -5,7 +5,9 @@
 
 #include "models/minimax_h3/layout.h"
 #include "models/minimax_h3/presentation.h"
-#include "pipeline/engine.h"
+#include "models/qwen3_vl/processor.h"
+#include "models/roles.h"
+#include "pipeline/request.h"
 
 namespace zt {
 

@@ -1,9 +1,12 @@
 #include "pipeline/engine.h"
 
+#include <limits>
+
 #include "models/minimax_h3/audio_vae.h"
 #include "models/minimax_h3/dit.h"
 #include "models/minimax_h3/video_vae.h"
 #include "models/qwen3_vl/text_encoder.h"
+#include "pipeline/conditions.h"
 
 namespace zt {
 
@@ -49,23 +52,39 @@ TextEncoder& Engine::text_encoder(int64_t layers) {
   return *text_encoder_;
 }
 
+// As much of the request's transformer as fits.
+MemoryUse Engine::fit(const Request& request) {
+  if (kept_blocks_ >= 0 || !memory_limit_) {
+    MemoryUse use;
+    use.resident_blocks = kept_blocks_ >= 0 ? kept_blocks_ : std::numeric_limits<int64_t>::max();
+    return use;
+  }
+  if (!report_) report_ = inspect_model(index_.folder, false);
+  const Geometry g = resolve_geometry(request, index_.canvas_multiple());
+  const MemoryNeeds needs = memory_needs(*report_, plan_, transformer_of(request.task));
+  return fit_memory(needs, working_bytes(request_rows(request, g, index_), needs.hidden, g.width, g.height), !request.adapters.empty(), memory_limit_);
+}
+
 Denoiser& Engine::denoiser(const Request& request) {
   const Task task = request.task;
   const bool ref = task == Task::ref2va;
   if (ref ? !index_.has_transformer_ref : !index_.has_transformer)
     fail(ErrorKind::model, "{}: has no {} folder, which task {} needs; use a checkpoint with that partition", index_.folder,
-         ref ? "transformer_ref" : "transformer", task_name(task));
-  Resident& r = ref ? denoiser_ref_ : denoiser_;
-  if (r.denoiser && r.adapters == request.adapters) return *r.denoiser;
-  const std::string folder = index_.folder + (ref ? "/transformer_ref" : "/transformer");
+         transformer_of(task), task_name(task));
+  Resident &r = ref ? denoiser_ref_ : denoiser_, &other = ref ? denoiser_ : denoiser_ref_;
+  use_ = fit(request);
+  if (!use_.fits && strict_) fail(ErrorKind::resource, "--memory is {} MiB, but {}", memory_limit_ >> 20, memory_text(use_));
+  if (r.denoiser && r.adapters == request.adapters && r.blocks <= use_.resident_blocks) return *r.denoiser;
+  const std::string folder = index_.folder + "/" + transformer_of(task);
   // Opened before the old weights are dropped: an adapter of another model costs nothing.
   std::unique_ptr<Adapters> adapters = request.adapters.empty() ? nullptr : h3::open_adapters(folder, request.adapters);
   r.denoiser.reset();   // both would not fit in memory
+  if (report_ && other.denoiser && use_.bytes + memory_needs(*report_, plan_, transformer_of(ref ? Task::t2va : Task::ref2va)).all_blocks() > memory_limit_)
+    other.denoiser.reset();
   r.merged = std::move(adapters);
-  r.denoiser = h3::load_dit(ops_, threads_, folder, {plan_.denoiser, plan_.attention_mass, r.merged.get(), resident_blocks_});
-  r.adapters = request.adapters;
+  r.denoiser = h3::load_dit(ops_, threads_, folder, {plan_.denoiser, plan_.attention_mass, r.merged.get(), use_.resident_blocks});
+  r.adapters = request.adapters, r.blocks = use_.resident_blocks;
   r.unused = r.merged ? r.merged->unused() : std::vector<std::string>{};
-  if (resident_blocks_ < 0) r.merged.reset();
   return *r.denoiser;
 }
 

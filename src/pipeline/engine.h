@@ -1,6 +1,7 @@
 #pragma once
 // A model folder made ready to run under one plan: components are loaded when a request first needs them and stay.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "models/minimax_h3/model_index.h"
@@ -9,6 +10,7 @@
 #include "nn/adapter.h"
 #include "nn/plan.h"
 #include "pipeline/caches.h"
+#include "pipeline/memory.h"
 #include "pipeline/request.h"
 #include "text/tokenizer.h"
 
@@ -31,10 +33,16 @@ class Engine {
   const qwen3_vl::ProcessorConfig& processor();
   // With at least `layers` text layers: a request may ask for another hidden state than the model's own.
   TextEncoder& text_encoder(int64_t layers);
-  // Of the task's partition, with the request's adapters merged in: the one that is resident, if it has the same, else loaded anew.
+  // Of the task's partition, with the request's adapters merged in: the one that is resident, if it has the same and fits, else loaded anew.
   Denoiser& denoiser(const Request& request);
-  // Blocks of a transformer that stay in memory once it is loaded, the others are streamed from disk; -1: all. For denoisers loaded from now on.
-  void keep_blocks(int64_t blocks) { resident_blocks_ = blocks; }
+  // Bytes that this process may take (0, as at first: no limit). Of a transformer that does not fit beside what a request needs, some blocks
+  // are streamed from disk, and of two transformers one at a time stays. strict: denoiser() refuses a request that does not fit even so
+  // (kind resource); else it is tried, for what a request needs is known only about.
+  void limit_memory(int64_t bytes, bool strict) { memory_limit_ = bytes, strict_ = strict; }
+  // Blocks that stay whatever the limit; -1: as the limit says.
+  void keep_blocks(int64_t blocks) { kept_blocks_ = blocks; }
+  // How the transformer of the last denoiser() stays in memory, and what it needs.
+  const MemoryUse& memory_use() const { return use_; }
   // What of the adapters of the resident denoiser of the task did not fit.
   const std::vector<std::string>& unused_adapters(Task task) const { return task == Task::ref2va ? denoiser_ref_.unused : denoiser_.unused; }
   VideoCodec& video_codec(bool with_encoder);
@@ -53,11 +61,16 @@ class Engine {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<qwen3_vl::ProcessorConfig> processor_;
   std::unique_ptr<TextEncoder> text_encoder_;
-  int64_t resident_blocks_ = -1;
+  int64_t kept_blocks_ = -1, memory_limit_ = 0;
+  bool strict_ = false;
+  std::optional<ModelReport> report_;   // for the limit
+  MemoryUse use_;
+  MemoryUse fit(const Request& request);
   struct Resident {
-    std::unique_ptr<Adapters> merged;   // before the denoiser, whose streamed blocks read it
+    std::unique_ptr<Adapters> merged;     // before the denoiser, whose streamed blocks read it
     std::unique_ptr<Denoiser> denoiser;
     std::vector<AdapterUse> adapters;
+    int64_t blocks = 0;                   // that stay
     std::vector<std::string> unused;
   };
   Resident denoiser_, denoiser_ref_;

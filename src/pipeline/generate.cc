@@ -59,8 +59,8 @@ void Run::load() {
   progress(Stage::load, 0, 1);
   timer.time(Stage::load, [&] {
     engine.tokenizer();
+    engine.denoiser(request);   // first: it refuses what does not fit in memory
     engine.text_encoder(request.config.text_encoder_layer);
-    engine.denoiser(request);
     bool pixels = false, sound = false;
     for (const Condition& c : conditions) pixels |= !c.pixels.empty(), sound |= c.sound.has_value();
     engine.video_codec(pixels);
@@ -362,6 +362,7 @@ Result Engine::generate(const Request& request, const Sink& sink, const Hooks& h
   run.decode(ctx, std::move(made));
   run.result.peak_activation_bytes = arena_.peak_bytes();
   run.result.warnings = request.warnings;
+  if (const std::string text = memory_text(memory_use()); !text.empty()) run.result.warnings.push_back(text);
   for (const std::string& w : unused_adapters(request.task)) run.result.warnings.push_back("not used: " + w);
   return std::move(run.result);
 }

@@ -49,6 +49,15 @@ void check_values(const Stored& t, std::vector<std::string>& problems) {
   if (n > 16 && zeros == n && !may_be_zero) problems.push_back(fmt::format("{}: tensor {}: all {} values are zero", *t.file, t.name, n));
 }
 
+void count(PartReport& part, const TensorSpec& s, const WeightFiles& files) {
+  const bool matrix = s.use == TensorSpec::Use::matrix;
+  const int64_t n = element_count(s.shape);
+  (matrix ? part.matrices : part.vectors) += n;
+  const Stored* t = matrix ? files.find(s.name) : nullptr;
+  if (t && t->coding == Stored::Coding::plain && t->bytes.dtype == DType::bf16) part.bf16_matrices += n;
+  if (matrix) part.largest = std::max(part.largest, n);
+}
+
 // Holds the files of one component against its table.
 void check_component(ComponentReport& c, const std::string& folder, const WeightFiles& files, const TensorSpecs& specs, bool verify, int64_t& checked) {
   c.files = files.file_count();
@@ -62,13 +71,17 @@ void check_component(ComponentReport& c, const std::string& folder, const Weight
     if (dead) {
       c.dead_parameters += n;
     } else {
-      const bool matrix = s.use == TensorSpec::Use::matrix;
-      (matrix ? c.matrices : c.vectors) += n;
-      const Stored* t = matrix ? files.find(s.name) : nullptr;
-      if (t && t->coding == Stored::Coding::plain && t->bytes.dtype == DType::bf16) c.bf16_matrices += n;
+      count(c, s, files);
+      constexpr std::string_view kFirst = "transformer_blocks.0.";
+      if (s.name.starts_with(kFirst)) count(s.name.substr(kFirst.size()).starts_with("adaln") ? c.block_adaln : c.block, s, files);
     }
   }
   const Binding bound = bind_tensors(files, specs);
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (const Stored* t = bound.tensors[i].stored; t && specs[i].name.starts_with("transformer_blocks.0.")) {
+      const int64_t bytes = (t->bytes.bytes() + (t->scale.data ? t->scale.bytes() : 0)) / (is_fused(bound.tensors[i].order.rows) ? 3 : 1);
+      (specs[i].name.find("adaln") != std::string::npos ? c.block_adaln : c.block).file_bytes += bytes;
+    }
   for (const std::string& name : bound.missing) c.problems.push_back(fmt::format("{}: tensor {} is missing", folder, name));
   for (const std::string& name : bound.unexpected) c.problems.push_back(fmt::format("{}: tensor {} is not one of this model's", files.origin(), name));
   c.problems.insert(c.problems.end(), bound.misfits.begin(), bound.misfits.end());
@@ -84,6 +97,7 @@ void check_component(ComponentReport& c, const std::string& folder, const Weight
 struct Loaded {
   Dims dims;
   TensorSpecs specs;
+  int64_t hidden_size = 0, blocks = 0;   // of a transformer
 };
 
 Loaded load_dit_table(const std::string& folder, const WeightFiles& files) {
@@ -95,7 +109,7 @@ Loaded load_dit_table(const std::string& folder, const WeightFiles& files) {
            {"attention_head_dim", std::to_string(d.attention_head_dim)},
            {"ffn_dim", std::to_string(d.ffn_dim)},
            {"text_dim", std::to_string(d.text_dim)}},
-          h3::dit_tensor_specs(d)};
+          h3::dit_tensor_specs(d), d.hidden_size, d.num_layers};
 }
 
 Loaded load_text_table(const std::string& folder, const WeightFiles&, int64_t layers) {
@@ -107,7 +121,7 @@ Loaded load_text_table(const std::string& folder, const WeightFiles&, int64_t la
            {"vocab_size", std::to_string(t.text.vocab_size)},
            {"vision depth", std::to_string(t.vision.depth)},
            {"vision hidden_size", std::to_string(t.vision.hidden_size)}},
-          qwen3_vl::tensor_specs(t, layers)};
+          qwen3_vl::tensor_specs(t, layers), 0, 0};
 }
 
 Loaded load_video_table(const std::string& folder, const WeightFiles&) {
@@ -117,7 +131,7 @@ Loaded load_video_table(const std::string& folder, const WeightFiles&) {
            {"block_out_channels", fmt::format("{}", fmt::join(v.block_out_channels, " "))},
            {"decoder_num_layers", std::to_string(v.decoder_num_layers)},
            {"decoder width", std::to_string(v.dim())}},
-          h3::video_vae_specs(v)};
+          h3::video_vae_specs(v), 0, 0};
 }
 
 Loaded load_audio_table(const std::string& folder, const WeightFiles&) {
@@ -127,7 +141,7 @@ Loaded load_audio_table(const std::string& folder, const WeightFiles&) {
            {"sampling_rate", std::to_string(a.sampling_rate)},
            {"decoder_dim", std::to_string(a.decoder_dim)},
            {"decoder_rates", fmt::format("{}", fmt::join(a.decoder_rates, " "))}},
-          h3::audio_vae_specs(a)};
+          h3::audio_vae_specs(a), 0, 0};
 }
 
 }  // namespace
@@ -148,7 +162,7 @@ ModelReport inspect_model(const std::string& folder, bool verify) {
     try {
       const WeightFiles files = open_checkpoint(path);
       Loaded l = load(path, files);
-      c.dims = l.dims;
+      c.dims = l.dims, c.hidden_size = l.hidden_size, c.blocks = l.blocks;
       check_component(c, path, files, l.specs, verify, report.tensors_checked);
     } catch (const Error& e) {
       c.problems.push_back(e.what());
@@ -179,7 +193,7 @@ ModelReport inspect_model(const std::string& folder, bool verify) {
   return report;
 }
 
-int64_t prepared_bytes(const ComponentReport& c, Compute compute) {
+int64_t prepared_bytes(const PartReport& c, Compute compute) {
   const int64_t all = c.vectors + c.matrices;
   if (compute == Compute::f32 || !select_ops().gemm_bf16) return 4 * all;
   if (compute == Compute::bf16x3) return 4 * all - 2 * c.bf16_matrices;   // a matrix that bf16 does not hold stays float32

@@ -10,15 +10,23 @@
 
 namespace zt {
 
-struct ComponentReport {
+// Parameters that are read, of a component or a part of it.
+struct PartReport {
+  int64_t vectors = 0, matrices = 0, bf16_matrices = 0;      // the last: of matrices that the file holds as bf16
+  int64_t largest = 0;                                       // of a matrix
+  int64_t file_bytes = 0;                                    // of tensors on disk; only of blocks
+};
+
+struct ComponentReport : PartReport {
   std::string name;                                          // folder name
   std::vector<std::pair<std::string, std::string>> dims;     // config values worth seeing
   size_t files = 0, tensors = 0;
   int64_t parameters = 0;                                    // of the table; those never read are in dead_parameters too
   int64_t dead_parameters = 0;
-  int64_t file_bytes = 0;                                    // of tensors on disk
+  int64_t file_bytes = 0;                                    // of all tensors on disk
   std::map<std::string, int64_t> dtypes;                     // tensors of each type
-  int64_t vectors = 0, matrices = 0, bf16_matrices = 0;      // parameters that are read; the last: of matrices that the file holds as bf16
+  int64_t hidden_size = 0, blocks = 0;                       // of a transformer
+  PartReport block, block_adaln;                             // its first block, all are alike: without its modulation matrix, and that
   std::vector<std::string> problems;                         // empty: sound
 };
 
@@ -34,8 +42,8 @@ struct ModelReport {
 // Errors (kind model): not a model folder at all.
 ModelReport inspect_model(const std::string& folder, bool verify);
 
-// Bytes of a component's weights, prepared for products of this kind on the machine's instruction set: without bf16 units all are float32.
-int64_t prepared_bytes(const ComponentReport& component, Compute compute);
+// Bytes of the weights of a component or a part, prepared for products of this kind on the machine's instruction set: without bf16 units all are float32.
+int64_t prepared_bytes(const PartReport& part, Compute compute);
 // The kind of product that a plan gives the component of this folder name.
 Compute compute_of(const Plan& plan, const std::string& component);
 

@@ -141,6 +141,54 @@ TEST_F(Streaming, FileCutShort) {
   }
 }
 
+// As the limit says: mixed, fewer blocks for a request that needs more beside them, and the same bytes.
+TEST_F(Streaming, WithinALimit) {
+  const std::string folder = model(kNano, "");
+  Engine whole(folder, fast_plan(), 2), engine(folder, fast_plan(), 2);
+  const std::vector<float> plain = made(whole, {});
+  engine.limit_memory(int64_t{1} << 40, false);
+  EXPECT_TRUE(made(engine, {}) == plain);
+  EXPECT_STREQ(engine.memory_use().mode, "resident");
+  engine.limit_memory(engine.memory_use().bytes - 1, false);
+  EXPECT_TRUE(made(engine, {}) == plain);
+  const int64_t blocks = engine.memory_use().resident_blocks;
+  EXPECT_STREQ(engine.memory_use().mode, "mixed");
+  EXPECT_TRUE(made(engine, {{adapter(kNano), 1}}) == made(whole, {{adapter(kNano), 1}}));
+  EXPECT_LE(engine.memory_use().resident_blocks, blocks);
+  engine.limit_memory(1, false);
+  EXPECT_TRUE(made(engine, {}) == plain);
+  EXPECT_FALSE(engine.memory_use().fits);
+  EXPECT_EQ(engine.memory_use().resident_blocks, 0);
+  engine.limit_memory(1, true);
+  try {
+    made(engine, {});
+    ADD_FAILURE() << "made in no memory";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind, ErrorKind::resource);
+    expect_words(e.what(), {"--memory is 0 MiB", "even with every block", "smaller"});
+  }
+}
+
+// Of two transformers one at a time stays, where both do not fit.
+TEST_F(Streaming, OneTransformerAtATime) {
+  const std::string folder = std::string(ZT_SOURCE_DIR) + "/tests/golden/a/model";
+  Engine engine(folder, fast_plan(), 2);
+  Request r, ref;
+  for (Request* q : {&r, &ref}) {
+    q->prompt = "x", q->width = q->height = 64, q->num_frames = 22, q->config = engine.index().config;
+    q->config.min_duration_s = 0;
+  }
+  ref.task = Task::ref2va, ref.references.emplace_back(Picture{64, 64, std::vector<uint8_t>(64 * 64 * 3)});
+  const MemoryNeeds needs = memory_needs(inspect_model(folder, false), fast_plan(), "transformer");
+  engine.limit_memory(needs.fixed + (int64_t{1} << 30), false);
+  Denoiser* first = &engine.denoiser(r);
+  engine.denoiser(ref);
+  EXPECT_EQ(&engine.denoiser(r), first);   // both fit
+  engine.limit_memory(1, false);
+  engine.denoiser(ref), engine.denoiser(r);
+  EXPECT_EQ(engine.memory_use().resident_blocks, 0);
+}
+
 TEST_F(Streaming, StopsAndGoesOn) {
   Engine engine(model(kNano, ""), fast_plan(), 2);
   engine.keep_blocks(0);

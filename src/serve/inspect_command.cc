@@ -2,7 +2,8 @@
 #include <cstdio>
 #include <iostream>
 
-#include "pipeline/inspect.h"
+#include "pipeline/conditions.h"
+#include "pipeline/memory.h"
 #include "serve/commands.h"
 #include "serve/job.h"
 
@@ -13,11 +14,39 @@ namespace {
 struct InspectOptions {
   std::string model;
   bool json = false, verify = false;
+  int64_t memory_mib = -1;
 };
+
+// How the model stays in memory for the clip that `generate` makes unless it is told otherwise.
+struct MemoryStory {
+  int64_t limit;
+  Geometry clip;
+  std::vector<std::pair<std::string, MemoryUse>> plans;
+};
+
+MemoryStory memory_story(const ModelReport& r, const InspectOptions& o) {
+  Request request;
+  request.config = r.index.config;
+  MemoryStory s{o.memory_mib < 0 ? usable_bytes() : o.memory_mib << 20, resolve_geometry(request, r.index.canvas_multiple()), {}};
+  for (const Plan& plan : {exact_plan(), fast_plan()}) {
+    const MemoryNeeds needs = memory_needs(r, plan, r.index.has_transformer ? "transformer" : "transformer_ref");
+    const int64_t working = working_bytes(request_rows(request, s.clip, r.index), needs.hidden, s.clip.width, s.clip.height);
+    s.plans.emplace_back(plan.name, fit_memory(needs, working, false, s.limit));
+  }
+  return s;
+}
+
+Json to_json(const MemoryStory& s) {
+  Json plans = Json::object();
+  for (const auto& [name, use] : s.plans)
+    plans[name] = {{"mode", use.mode}, {"blocks", use.blocks}, {"resident_blocks", use.resident_blocks}, {"bytes", use.bytes}, {"streamed_bytes", use.streamed_bytes},
+                   {"fits", use.fits}};
+  return {{"limit_bytes", s.limit}, {"width", s.clip.width}, {"height", s.clip.height}, {"frames", s.clip.num_frames}, {"plans", plans}};
+}
 
 int64_t memory(const ComponentReport& c, const Plan& plan) { return prepared_bytes(c, compute_of(plan, c.name)); }
 
-Json to_json(const ModelReport& r, bool verify) {
+Json to_json(const ModelReport& r, const InspectOptions& o) {
   Json components = Json::array();
   for (const ComponentReport& c : r.components) {
     Json dims = Json::object();
@@ -48,12 +77,13 @@ Json to_json(const ModelReport& r, bool verify) {
              {"video_shift", r.index.video_shift},
              {"audio_shift", r.index.audio_shift}}},
            {"components", components},
+           {"memory", to_json(memory_story(r, o))},
            {"sound", r.sound()}};
-  if (verify) out["tensors_verified"] = r.tensors_checked, out["model_hash"] = model_hash(r.index.folder);
+  if (o.verify) out["tensors_verified"] = r.tensors_checked, out["model_hash"] = model_hash(r.index.folder);
   return out;
 }
 
-void print(const ModelReport& r, bool verify) {
+void print(const ModelReport& r, const InspectOptions& o) {
   std::string text = fmt::format("{}: MiniMax-H3, diffusers layout\n\n{:<16} {:>6} {:>8} {:>15} {:>12} {:>12} {:>12}  dtypes\n", r.index.folder, "component",
                                  "files", "tensors", "parameters", "on disk", "exact", "fast");
   int64_t parameters = 0, disk = 0, exact = 0, fast = 0;
@@ -68,6 +98,15 @@ void print(const ModelReport& r, bool verify) {
   }
   text += fmt::format("{:<16} {:>6} {:>8} {:>15} {:>12} {:>12} {:>12}  (memory of prepared weights by plan)\n\n", "all", "", "", parameters, mib(disk),
                       mib(exact), mib(fast));
+  const MemoryStory story = memory_story(r, o);
+  text += fmt::format("memory for {}x{}, {} frames{}:\n", story.clip.width, story.clip.height, story.clip.num_frames,
+                      story.limit ? fmt::format(", of {} that may be used", mib(story.limit)) : "");
+  for (const auto& [name, use] : story.plans)
+    text += fmt::format("  {:<6} {:<9} {}{}{}\n", name, use.mode, mib(use.bytes), use.fits ? "" : ", which does not fit",
+                        use.streamed_bytes ? fmt::format("; {} of {} blocks stay, the others are read from disk in every evaluation ({})", use.resident_blocks,
+                                                         use.blocks, mib(use.streamed_bytes))
+                                           : "");
+  text += "\n";
   for (const ComponentReport& c : r.components) {
     text += fmt::format("{}:", c.name);
     for (auto& [k, v] : c.dims) text += fmt::format(" {} {},", k, v);
@@ -76,7 +115,7 @@ void print(const ModelReport& r, bool verify) {
   }
   for (const ComponentReport& c : r.components)
     for (const std::string& p : c.problems) text += fmt::format("PROBLEM in {}: {}\n", c.name, p);
-  if (verify) text += fmt::format("{} tensors verified: {}\n", r.tensors_checked, r.sound() ? "all sound" : "problems found");
+  if (o.verify) text += fmt::format("{} tensors verified: {}\n", r.tensors_checked, r.sound() ? "all sound" : "problems found");
   std::fputs(text.c_str(), stdout);
 }
 
@@ -86,13 +125,15 @@ Command inspect_command(CLI::App& root) {
   auto o = std::make_shared<InspectOptions>();
   CLI::App* app = root.add_subcommand("inspect", "Print what a model folder holds, and check it");
   app->add_option("model", o->model, "model folder (default: the h3-nano that comes with the program)")->type_name("DIR");
+  app->add_option("--memory", o->memory_mib, "MiB that may be used (default: nine tenths of the machine's or its control group's); 0: no limit")
+      ->type_name("MIB")->check(CLI::Range(0, 1 << 30));
   app->add_flag("--json", o->json, "print one JSON document");
   app->add_flag("--verify", o->verify, "read every tensor: shape, type, NaN, scale, SHA-256 where an index states one");
   return {app, [o] {
             return report_errors([&] {
               ModelReport r = inspect_model(resolve_model_folder(o->model), o->verify);
-              if (o->json) std::cout << to_json(r, o->verify).dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
-              else print(r, o->verify);
+              if (o->json) std::cout << to_json(r, *o).dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+              else print(r, *o);
               return r.sound() ? 0 : exit_code(ErrorKind::model);
             });
           }};

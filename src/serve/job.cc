@@ -227,6 +227,7 @@ JobReport run_job(const GenerateOptions& given, const std::string& model_folder,
   if (!options.profile.empty()) check_writable(options.profile, "--profile");
   if (options.threads && (*options.threads < 1 || *options.threads > 256)) fail(ErrorKind::request, "--threads is {}; wanted 1 to 256", *options.threads);
   Engine engine(model_folder, plan, options.threads ? static_cast<int>(*options.threads) : default_thread_count());
+  engine.limit_memory(options.memory ? *options.memory << 20 : usable_bytes(), options.memory.has_value());
   Request request = build_request(options, engine.index());
   TraceRecorder trace;
   Hooks hooks = outer;

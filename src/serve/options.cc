@@ -40,6 +40,9 @@ const std::vector<OptionSpec>& generate_options() {
       {"--profile", "profile", "FILE", "write when each stage, evaluation and chunk ran, for ui.perfetto.dev or chrome://tracing", &O::profile, false},
       {"--again", "again", "CLIP", "take the request from the metadata of a clip; other options override it", &O::again, false},
       {"--threads", "threads", "N", "worker threads (default: the cores this process may use)", &O::threads, false, 1, 256},
+      {"--memory", "memory", "MIB",
+       "MiB that may be used, weights included: of a transformer that does not fit, blocks are read from disk in every evaluation (default: nine tenths of the "
+       "machine's or its control group's); 0: no limit", &O::memory, false, 0, 1 << 30},
       {"--output,-o", "output", "FILE", "MP4 to write (default clip.mp4)", &O::output, false},
       {"--json", "json", "", "print one JSON document about the run on standard output", &O::json, false},
       {"--quiet,-q", "quiet", "", "no progress and no table", &O::quiet, false},

@@ -16,7 +16,7 @@ struct GenerateOptions {
   std::string model, prompt, prompt_file, task, first_frame, last_frame, extend, size, aspect, plan = "exact", config, noise, latents, trace, profile, again;
   std::string output = "clip.mp4";
   std::vector<std::string> references, lora;
-  std::optional<int64_t> short_edge, frames, steps, evaluations, threads;
+  std::optional<int64_t> short_edge, frames, steps, evaluations, threads, memory;
   std::optional<uint64_t> seed;
   std::optional<double> seconds;
   bool long_video = false, json = false, quiet = false;

@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "base/threads.h"
-#include "pipeline/inspect.h"
+#include "pipeline/memory.h"
 #include "serve/commands.h"
 #include "serve/http/media_inputs.h"
 #include "serve/http/service.h"
@@ -60,7 +60,8 @@ void bind(CLI::App* app, ServeOptions& o) {
       ->type_name("S")->check(CLI::Range(0.0, 1e9));
   app->add_option("--max-body", o.body_mib, "MiB of one request body (default 64)")->type_name("MIB")->check(CLI::Range(1, 4096));
   app->add_option("--max-connections", o.server.max_connections, "connections at once (default 1024)")->type_name("N")->check(CLI::Range(1, 1000000));
-  app->add_option("--memory", o.memory_mib, "MiB that a request may need, weights included (default: nine tenths of the machine's); 0: no limit")
+  app->add_option("--memory", o.memory_mib,
+                  "MiB that a request may need, weights included; a transformer that does not fit is streamed (default: nine tenths of the machine's); 0: no limit")
       ->type_name("MIB")->check(CLI::Range(0, 1 << 30));
   app->add_option("--cache", o.cache_mib, "MiB of prompt embeddings and reference latents that are kept for later requests (default 256); 0: none")
       ->type_name("MIB")->check(CLI::Range(0, 1 << 20));
@@ -71,21 +72,6 @@ void bind(CLI::App* app, ServeOptions& o) {
 }
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
-
-struct Cost {
-  int64_t hidden = 0, weights = 0;
-};
-
-Cost cost_of(const std::string& model, const Plan& plan) {
-  Cost cost;
-  for (const ComponentReport& c : inspect_model(model, false).components) {
-    cost.weights += prepared_bytes(c, compute_of(plan, c.name));
-    if (!c.name.starts_with("transformer")) continue;
-    for (const auto& [key, value] : c.dims)
-      if (key == "hidden_size") cost.hidden = std::max<int64_t>(cost.hidden, std::stoll(value));
-  }
-  return cost;
-}
 
 // The worker in this process; what ends it early makes the server not ready.
 class Worker {
@@ -127,7 +113,7 @@ int run_serve(ServeOptions o) {
   const std::string model = resolve_model_folder(o.model);
   const h3::ModelIndex index = h3::read_model_index(model);
   const Plan plan = read_plan(o.plan, model);
-  const Cost cost = cost_of(model, plan);
+  const ModelReport report = inspect_model(model, false);
   std::error_code ec;
   fs::create_directories(o.data, ec);
   if (ec) fail(ErrorKind::request, "--data {}: cannot be made: {}", o.data, ec.message());
@@ -138,11 +124,11 @@ int run_serve(ServeOptions o) {
   o.service.plan = plan.name;
   o.service.models = {fs::path(model).lexically_normal().filename().string()};
   o.service.models.insert(o.service.models.end(), o.aliases.begin(), o.aliases.end());
-  o.service.memory_bytes = o.memory_mib < 0 ? std::max<int64_t>(machine_bytes() / 10 * 9 - (o.cache_mib << 20), 1) : o.memory_mib << 20;
+  o.service.memory_bytes = o.memory_mib < 0 ? std::max<int64_t>(usable_bytes() - (o.cache_mib << 20), 1) : o.memory_mib << 20;
   o.service.body_bytes = o.server.body_bytes = static_cast<size_t>(o.body_mib) << 20;
   o.server.body_total_bytes = std::max(o.server.body_total_bytes, 2 * o.server.body_bytes);
 
-  http::Service service(o.service, *store, index, cost.hidden, cost.weights);
+  http::Service service(o.service, *store, index, {memory_needs(report, plan, "transformer"), memory_needs(report, plan, "transformer_ref")});
   http::Server server(o.server, service.handler());
   service.set_stats([&server] { return server.stats(); });
   std::optional<Engine> engine;
@@ -152,6 +138,7 @@ int run_serve(ServeOptions o) {
   if (o.workers > 0) {
     engine.emplace(model, plan, o.threads > 0 ? o.threads : default_thread_count());
     engine->caches().limit(o.cache_mib << 20);
+    engine->limit_memory(o.service.memory_bytes, o.memory_mib >= 0);
     service.set_cache_stats([&engine] { return engine->caches().stats(); });
     live = std::make_unique<LiveHub>(*engine, turn, LiveOptions{o.data, o.live});
     service.set_live(live.get());

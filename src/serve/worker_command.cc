@@ -1,4 +1,5 @@
 // zoetrope worker: takes jobs from a shared store until it is told to stop.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 
@@ -22,7 +23,7 @@ struct WorkerArguments {
   std::string model, data, store, results, plan = "exact", name;
   int threads = 0;
   double lease = 30;
-  int64_t cache_mib = 256;
+  int64_t cache_mib = 256, memory_mib = -1;
 };
 
 int run(const WorkerArguments& a) {
@@ -38,6 +39,7 @@ int run(const WorkerArguments& a) {
   const std::string model = resolve_model_folder(a.model);
   Engine engine(model, read_plan(a.plan, model), a.threads ? a.threads : default_thread_count());
   engine.caches().limit(a.cache_mib << 20);
+  engine.limit_memory(a.memory_mib < 0 ? std::max<int64_t>(usable_bytes() - (a.cache_mib << 20), 1) : a.memory_mib << 20, a.memory_mib >= 0);
   const auto results = open_results(a.results, a.data);
   WorkerOptions options;
   options.data = a.data;
@@ -62,6 +64,9 @@ Command worker_command(CLI::App& root) {
   app->add_option("--threads", a->threads, "threads of the engine (default: the cores this process may use)")->type_name("N")->check(CLI::Range(1, 256));
   app->add_option("--cache", a->cache_mib, "MiB of prompt embeddings and reference latents that are kept for later jobs (default 256); 0: none")
       ->type_name("MIB")->check(CLI::Range(0, 1 << 20));
+  app->add_option("--memory", a->memory_mib,
+                  "MiB that a job may need, weights included; a transformer that does not fit is streamed (default: nine tenths of the machine's); 0: no limit")
+      ->type_name("MIB")->check(CLI::Range(0, 1 << 30));
   app->add_option("--name", a->name, "what the store calls this worker (default: host and process)")->type_name("NAME");
   app->add_option("--lease", a->lease, "seconds after its last sign of life in which a worker's job is given to another (default 30)")
       ->type_name("S")->check(CLI::Range(0.5, 3600.0));

@@ -8,7 +8,6 @@
 
 #include "models/minimax_h3/layout.h"
 #include "pipeline/channel.h"
-#include "pipeline/inspect.h"
 #include "serve/http/media_inputs.h"
 #include "serve/http/service.h"
 
@@ -89,17 +88,13 @@ struct Service::Accepting {
 };
 
 Price Pricer::price(const zt::Request& request, const Geometry& g) const {
-  const int64_t canvas = (g.width / index_.spatial_ratio / index_.patch_w) * (g.height / index_.spatial_ratio / index_.patch_h);
   const int64_t start = request.start ? frames_of(*request.start) : 0;
-  const int64_t segments = request.long_video ? long_segments(g.num_frames, start, request.config) : 1;   // rows are those of one window
-  const int64_t window = request.long_video ? first_clip_frames(request.config) : g.num_frames, frames = h3::video_latent_frames(window);
+  const int64_t segments = request.long_video ? long_segments(g.num_frames, start, request.config) : 1;
   Price p;
-  p.rows = static_cast<int64_t>(request.prompt.size()) / 3 + frames * canvas + 2 * h3::audio_latents(window);
-  p.rows += (request.first_frame.has_value() + request.last_frame.has_value()) * 2 * canvas;
-  for (const Reference& r : request.references)
-    p.rows += std::holds_alternative<Picture>(r) ? 2 * canvas : std::holds_alternative<Clip>(r) ? frames * canvas * 2 : 2 * h3::audio_latents(g.num_frames);
+  p.rows = request_rows(request, g, index_);
   p.evaluations = (request.grid_points - 1) * segments;
-  p.bytes = weight_bytes_ + working_bytes(p.rows, hidden_, g.width, g.height);
+  const MemoryNeeds& needs = memory_[request.task == Task::ref2va];
+  p.bytes = fit_memory(needs, working_bytes(p.rows, needs.hidden, g.width, g.height), !request.adapters.empty(), limit_).bytes;
   const std::lock_guard lock(mutex_);
   p.seconds = per_row_evaluation_ * static_cast<double>(p.rows) * static_cast<double>(p.evaluations);
   return p;

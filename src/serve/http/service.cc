@@ -75,9 +75,9 @@ bool foreign_origin(const Request& r, const std::vector<std::string>& allowed) {
 
 }  // namespace
 
-Service::Service(const ServiceOptions& o, JobStore& s, const h3::ModelIndex& i, int64_t hidden, int64_t weight_bytes)
+Service::Service(const ServiceOptions& o, JobStore& s, const h3::ModelIndex& i, const std::array<MemoryNeeds, 2>& memory)
     : options(o), store(s), results(open_results(o.results, o.data)), index(i),
-      keys(o.keys_file.empty() ? Keys() : Keys(o.keys_file)), pricer(i, hidden, weight_bytes), start_seconds_(std::time(nullptr)) {
+      keys(o.keys_file.empty() ? Keys() : Keys(o.keys_file)), pricer(i, memory, o.memory_bytes), start_seconds_(std::time(nullptr)) {
   watcher = std::make_unique<Watcher>(store, [this](const Job& job) { ended(job); });
   if (!options.webhooks.prefixes.empty()) webhooks = std::make_unique<Webhooks>(store, options.webhooks, metrics);
 }

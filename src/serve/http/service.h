@@ -1,5 +1,6 @@
 #pragma once
 // What all routes share, and the routes.
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include "models/minimax_h3/model_index.h"
 #include "pipeline/caches.h"
 #include "pipeline/conditions.h"
+#include "pipeline/memory.h"
 #include "serve/http/errors.h"
 #include "serve/http/keys.h"
 #include "serve/http/metrics.h"
@@ -45,22 +47,23 @@ struct Price {
 
 class Pricer {
  public:
-  // `hidden` of the denoiser and bytes of prepared weights, from the model folder.
-  Pricer(const h3::ModelIndex& index, int64_t hidden, int64_t weight_bytes) : index_(index), hidden_(hidden), weight_bytes_(weight_bytes) {}
+  // memory: of the transformer and the one for references; limit: bytes that a request may need, 0: any.
+  Pricer(const h3::ModelIndex& index, const std::array<MemoryNeeds, 2>& memory, int64_t limit) : index_(index), memory_(memory), limit_(limit) {}
   Price price(const zt::Request& request, const Geometry& geometry) const;
   void learn(const Price& price, double seconds);   // of a job that ended
   double mean_seconds() const;                      // of a job; 0: none ended yet
 
  private:
   const h3::ModelIndex& index_;
-  int64_t hidden_, weight_bytes_;
+  std::array<MemoryNeeds, 2> memory_;
+  int64_t limit_;
   mutable std::mutex mutex_;
   double per_row_evaluation_ = 0, mean_ = 0;
 };
 
 class Service {
  public:
-  Service(const ServiceOptions& options, JobStore& store, const h3::ModelIndex& index, int64_t hidden, int64_t weight_bytes);
+  Service(const ServiceOptions& options, JobStore& store, const h3::ModelIndex& index, const std::array<MemoryNeeds, 2>& memory);
   ~Service();
 
   Handler handler();                         // for a Server; the service must outlive it
