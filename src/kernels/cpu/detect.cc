@@ -40,10 +40,11 @@ bool has_avx512() {
 
 bool has_amx() {
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;   // cpuid 7.0 edx
+  constexpr unsigned kVbmi = 1u << 1;                            // cpuid 7.0 ecx
   constexpr unsigned kAvx512Bf16 = 1u << 5;                      // cpuid 7.1 eax
   constexpr int kRequestPermission = 0x1023, kTileData = 18;     // ARCH_REQ_XCOMP_PERM, for the whole process
   if (!has_avx512() || !has(saved_state(), 0x60000)) return false;
-  if (!has(cpuid(7, 0).d, kAmxBf16 | kAmxTile) || !has(cpuid(7, 1).a, kAvx512Bf16)) return false;
+  if (!has(cpuid(7, 0).d, kAmxBf16 | kAmxTile) || !has(cpuid(7, 0).c, kVbmi) || !has(cpuid(7, 1).a, kAvx512Bf16)) return false;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
