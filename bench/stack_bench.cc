@@ -23,7 +23,7 @@ Result make_clip(Engine& engine, const Request& request, const std::string& path
   sink.begin = [&](const ClipInfo& c) {
     Mp4Options o;
     o.width = static_cast<int>(c.width), o.height = static_cast<int>(c.height), o.fps = c.fps, o.sample_rate = c.sample_rate, o.channels = c.channels;
-    o.preset = engine.plan().encoder_preset, o.sound_coder = engine.plan().sound_coder;
+    o.preset = engine.plan().encoder_preset, o.sound_coder = engine.plan().sound_coder, o.sound_beside = engine.plan().overlap && engine.threads() > 1;
     writer = std::make_unique<Mp4Writer>(path, o);
   };
   sink.frames = [&](const uint8_t* rgb, int64_t n) { writer->write_frames(rgb, n); };

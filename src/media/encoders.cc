@@ -18,6 +18,8 @@ namespace {
 // behind the decoder on small machines and out of the way on large ones; x264 is deterministic for a given count.
 constexpr int kVideoThreads = 4;
 
+constexpr size_t kSoundsWaiting = 64;   // pieces of sound that may wait for the thread that encodes them
+
 void check_options(const Mp4Options& o) {
   if (o.width < 16 || o.height < 16 || o.width > 16384 || o.height > 16384 || o.width % 2 || o.height % 2)
     fail(ErrorKind::request, "video size: found {}x{}, wanted even numbers from 16 to 16384; choose another size", o.width, o.height);
@@ -36,7 +38,9 @@ Encoders::Encoders(const Mp4Options& options, int group, OnPacket on_packet) : o
   av::silence();
   check_options(options_);
   open_video(group);
-  if (options_.channels) open_audio();
+  if (!options_.channels) return;
+  open_audio();
+  sound_thread_.emplace(options_.sound_beside, kSoundsWaiting);
 }
 
 void Encoders::add_streams(AVFormatContext* out) const {
@@ -126,7 +130,7 @@ void Encoders::write_frame(const uint8_t* rgb) {
       rgb, options_.width, options_.height,
       {picture_->data[0], picture_->data[1], picture_->data[2], picture_->linesize[0], picture_->linesize[1], picture_->linesize[2]});
   picture_->pts = frames_++;
-  encode(video_.get(), picture_.get());
+  encode(video_.get(), picture_.get(), picture_packet_.get());
 }
 
 // Encodes what fills whole frames of the encoder; with `last`, the rest too, as a short frame.
@@ -140,40 +144,51 @@ void Encoders::write_pending_audio(bool last) {
     sound_->nb_samples = static_cast<int>(n);
     sound_->pts = encoded_samples_;
     encoded_samples_ += static_cast<int64_t>(n), at += n;
-    encode(audio_.get(), sound_.get());
+    encode(audio_.get(), sound_.get(), sound_packet_.get());
   }
   for (auto& channel : pending_) channel.erase(channel.begin(), channel.begin() + static_cast<int64_t>(at));
 }
 
 // One frame in (null drains), the packets that are ready out.
-void Encoders::encode(AVCodecContext* codec, AVFrame* frame) {
+void Encoders::encode(AVCodecContext* codec, AVFrame* frame, AVPacket* packet) {
   av::check(avcodec_send_frame(codec, frame), "encoding");
   for (;;) {
-    const int code = avcodec_receive_packet(codec, packet_.get());
+    const int code = avcodec_receive_packet(codec, packet);
     if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
     av::check(code, "encoding");
-    if (codec == video_.get()) packet_->duration = 1;
-    packet_->stream_index = codec == video_.get() ? 0 : 1;
-    packet_->time_base = codec->time_base;
-    on_packet_(packet_.get(), packet_->stream_index);
+    if (codec == video_.get()) packet->duration = 1;
+    packet->stream_index = codec == video_.get() ? 0 : 1;
+    packet->time_base = codec->time_base;
+    std::lock_guard lock(giving_);
+    on_packet_(packet, packet->stream_index);
   }
 }
 
 void Encoders::write_audio(const float* const* planes, int64_t samples) {
-  for (size_t c = 0; c < pending_.size(); c++)
-    for (int64_t i = 0; i < samples; i++) {
-      if (std::isnan(planes[c][i])) fail(ErrorKind::internal, "sound sample {} of channel {} is not a number", samples_ + i, c);
-      pending_[c].push_back(std::clamp(planes[c][i], -1.f, 1.f));
-    }
+  std::vector<std::vector<float>> copy;
+  for (size_t c = 0; c < pending_.size(); c++) {
+    const float* bad = std::find_if(planes[c], planes[c] + samples, [](float x) { return std::isnan(x); });
+    if (bad != planes[c] + samples) fail(ErrorKind::internal, "sound sample {} of channel {} is not a number", samples_ + (bad - planes[c]), c);
+    copy.emplace_back(planes[c], planes[c] + samples);
+  }
   samples_ += samples;
+  sound_thread_->push([this, copy = std::move(copy)]() mutable { encode_sound(std::move(copy)); });
+}
+
+void Encoders::encode_sound(std::vector<std::vector<float>> samples) {
+  for (size_t c = 0; c < pending_.size(); c++) {
+    for (float& x : samples[c]) x = std::clamp(x, -1.f, 1.f);
+    pending_[c].insert(pending_[c].end(), samples[c].begin(), samples[c].end());
+  }
   write_pending_audio(false);
 }
 
 void Encoders::finish() {
-  encode(video_.get(), nullptr);
+  encode(video_.get(), nullptr, picture_packet_.get());
   if (!audio_) return;
+  sound_thread_->finish();
   write_pending_audio(true);
-  encode(audio_.get(), nullptr);
+  encode(audio_.get(), nullptr, sound_packet_.get());
 }
 
 }  // namespace zt

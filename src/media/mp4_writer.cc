@@ -13,8 +13,9 @@
 namespace zt {
 namespace {
 
-// The muxer holds packets of one stream until the other catches up, at most this long: encoded, not raw, so a few megabytes.
-constexpr int64_t kInterleaveMicroseconds = 32'000'000;
+// The muxer holds packets of one stream until the other catches up, however long that is: encoded, not raw, so a few megabytes. Their
+// order is that of their times then, whichever came first.
+constexpr int64_t kInterleaveMicroseconds = 0;
 
 }  // namespace
 
@@ -117,6 +118,7 @@ void Mp4Writer::Impl::finish() {
 }
 
 void Mp4Writer::Impl::discard() noexcept {
+  encoders.abandon();
   if (!open) return;
   open = false;
   if (out && out->pb) avio_closep(&out->pb);

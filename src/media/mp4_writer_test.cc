@@ -215,6 +215,21 @@ TEST(Mp4Writer, SameInputSameBytesInAnyOrderOfArrival) {
   EXPECT_TRUE(a == slurp(dir.file("b.mp4"))) << "a second time";
   EXPECT_TRUE(a == slurp(dir.file("c.mp4"))) << "sound first";
   EXPECT_TRUE(a == slurp(dir.file("d.mp4"))) << "sound in between";
+  Mp4Options beside = o;
+  beside.sound_beside = true;
+  for (Order order : {Order::video_first, Order::audio_first, Order::mixed}) {
+    write_clip(dir.file("e.mp4"), beside, 56, sound, sound, order);
+    EXPECT_TRUE(a == slurp(dir.file("e.mp4"))) << "sound on a thread of its own";
+  }
+}
+
+TEST(Mp4Writer, MoreSoundThanPicturesFirstComesInterleavedToo) {   // a muxer that waits so long only would write it where it came
+  const TestFolder dir;
+  const Mp4Options o{.width = 16, .height = 16, .crf = 40, .preset = "ultrafast", .sound_coder = "fast"};
+  const std::vector<float> sound(static_cast<size_t>(sound_length(24 * 40)), 0.25f);
+  write_clip(dir.file("a.mp4"), o, 24 * 40, sound, sound, Order::audio_first);
+  write_clip(dir.file("b.mp4"), o, 24 * 40, sound, sound, Order::mixed);
+  EXPECT_TRUE(slurp(dir.file("a.mp4")) == slurp(dir.file("b.mp4")));
 }
 
 TEST(Mp4Writer, WithoutSoundAndMono) {

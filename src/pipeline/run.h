@@ -3,9 +3,9 @@
 #include <chrono>
 #include <vector>
 
+#include "base/behind.h"
 #include "base/rng.h"
 #include "kernels/elementwise.h"
-#include "pipeline/behind.h"
 #include "pipeline/conditions.h"
 #include "pipeline/engine.h"
 #include "pipeline/profile.h"

@@ -194,6 +194,7 @@ JobReport run_request(Engine& engine, const GenerateOptions& options, Request re
     mp4.stream_path = stream;
     mp4.preset = report.plan.encoder_preset;
     mp4.sound_coder = report.plan.sound_coder;
+    mp4.sound_beside = report.plan.overlap && engine.threads() > 1;
     mp4.metadata = {{"title", report.request.prompt.substr(0, 200)},
                     {"zoetrope", clip_metadata(options, report).dump(-1, ' ', false, Json::error_handler_t::replace)}};
     writer = std::make_unique<Mp4Writer>(output, mp4);

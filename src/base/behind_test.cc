@@ -1,4 +1,4 @@
-#include "pipeline/behind.h"
+#include "base/behind.h"
 
 #include <gtest/gtest.h>
 
