@@ -233,6 +233,22 @@ void group_norm(const Exec& exec, ConstMat x, int groups, const float* weight, c
   for_rows(exec, p, [&](const MapRows& part) { exec.ops.affine(part, with_silu); });
 }
 
+bool planes_to_rgb(const Exec& exec, const float* x, int64_t frames, int64_t plane, const float* scale, const float* shift, uint8_t* rgb) {
+  static constexpr float kOnes[3] = {1, 1, 1}, kZeros[3] = {};
+  constexpr int64_t kPixels = 4096;
+  const int64_t parts = (plane + kPixels - 1) / kPixels;
+  std::atomic<bool> finite{true};
+  exec.threads.parallel_for(frames * parts, 1, [&](int64_t i, int64_t end, int) {
+    for (; i < end; ++i) {
+      const int64_t frame = i / parts, first = i % parts * kPixels;
+      const RgbPixels p{x + frame * 3 * plane + first, plane, std::min(kPixels, plane - first), scale ? scale : kOnes, shift ? shift : kZeros,
+                        rgb + (frame * plane + first) * 3};
+      if (!exec.ops.planes_to_rgb(p)) finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  return finite.load();
+}
+
 bool all_finite(const Exec& exec, ConstMat x) {
   std::atomic<bool> finite{true};   // an AND of the parts: independent of their order
   exec.threads.parallel_for(x.rows, row_grain(x.cols), [&](int64_t i, int64_t end, int) {

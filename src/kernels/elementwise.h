@@ -46,4 +46,8 @@ void group_norm(const Exec& exec, ConstMat x, int groups, const float* weight, c
 // max |x|, and whether all are finite: the guard after each stage.
 bool all_finite(const Exec& exec, ConstMat x);
 
+// Pictures x [frames, 3, plane] to bytes [frames, plane, 3]: 255 clamp(x * scale[c] + shift[c], 0, 1), ties to even; scale and shift null:
+// ones and zeros. False, and bytes of no meaning, if one of x is not finite.
+bool planes_to_rgb(const Exec& exec, const float* x, int64_t frames, int64_t plane, const float* scale, const float* shift, uint8_t* rgb);
+
 }  // namespace zt

@@ -318,6 +318,35 @@ TEST(Elementwise, AllFinite) {
   }, {2});
 }
 
+TEST(Elementwise, PlanesToRgb) {
+  const float scale[3] = {0.229f, 1, 0.3f}, shift[3] = {0.485f, 0, -0.1f};
+  for (int64_t plane : {1, 7, 8, 9, 16, 31, 4099}) {
+    const int64_t frames = 3;
+    auto x = test::normal(frames * 3 * plane, 5, 2);
+    x[0] = 0.5f / 255, x[static_cast<size_t>(plane)] = 1.5f / 255;   // ties, where scale is 1
+    for (bool shown : {true, false}) {
+      std::vector<uint8_t> want(x.size());
+      for (int64_t i = 0; i < frames * 3 * plane; ++i) {
+        const int64_t c = i / plane % 3;
+        const float s = shown ? scale[c] : 1, t = shown ? shift[c] : 0, v = std::clamp(x[static_cast<size_t>(i)] * s + t, 0.0f, 1.0f);
+        want[static_cast<size_t>((i / plane / 3 * plane + i % plane) * 3 + c)] = static_cast<uint8_t>(std::nearbyint(v * 255.0f));
+      }
+      test::on_every_table([&](const Exec& e) {
+        std::vector<uint8_t> rgb(x.size() + 1, 77);
+        EXPECT_TRUE(planes_to_rgb(e, x.data(), frames, plane, shown ? scale : nullptr, shown ? shift : nullptr, rgb.data()));
+        EXPECT_EQ(rgb.back(), 77) << "wrote past the end";
+        rgb.pop_back();
+        EXPECT_EQ(rgb, want);
+        for (float bad : {NAN, INFINITY, -INFINITY}) {
+          auto y = x;
+          y[y.size() - 1 - static_cast<size_t>(plane / 2)] = bad;
+          EXPECT_FALSE(planes_to_rgb(e, y.data(), frames, plane, nullptr, nullptr, rgb.data()));
+        }
+      });
+    }
+  }
+}
+
 TEST(Elementwise, RefusesOtherShapes) {
   Threads threads(1);
   Arena scratch;

@@ -161,6 +161,15 @@ struct SnakeTile {
   float* scratch;                // snake_scratch_floats(t1 - t0, channels)
 };
 
+struct RgbPixels {               // n pixels of three planes to bytes: r, g, b, r, ...
+  const float* x;
+  int64_t plane;                 // floats between planes
+  int64_t n;
+  const float* scale;            // [3], of a plane
+  const float* shift;
+  uint8_t* rgb;
+};
+
 struct ColumnStats {             // of x [rows, cols]: mean and sum of squared deviations from it, per column
   const float* x;
   int64_t x_stride;
@@ -203,6 +212,7 @@ struct Ops {
   void (*column_stats)(const ColumnStats&) noexcept;
   void (*affine)(const MapRows&, bool with_silu) noexcept;   // y = x * a + b, then silu
   bool (*all_finite)(const float* x, int64_t n) noexcept;
+  bool (*planes_to_rgb)(const RgbPixels&) noexcept;   // false: one of x is not finite
 };
 
 // Each instruction set fills the entries in which it wins over the tables below it.

@@ -1,5 +1,6 @@
 #pragma once
 // What a model can be to a pipeline. The denoise loop, tasks and samplers live in pipeline; a model is a pure step.
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -67,11 +68,15 @@ class Denoiser {
                     ConstMat video_rows, ConstMat audio_rows, Mat video_velocity, Mat audio_velocity) const = 0;
 };
 
-// Frames of a decoded chunk: float32 in [0, 1], [count, 3, height, width], valid until the next call.
+// Frames of a decoded chunk: float32 [count, 3, height, width], valid until the next call. What is shown of channel c is
+// clamp(x * scale[c] + shift[c], 0, 1): made where frames become bytes, for a pass over them less; scale and shift null: x itself.
 struct FrameChunk {
   int64_t first_frame = 0, count = 0;
   int height = 0, width = 0;
   const float* data = nullptr;
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+  float shown(int64_t channel, float x) const { return scale ? std::clamp(x * scale[channel] + shift[channel], 0.0f, 1.0f) : x; }
 };
 
 class FrameStream {

@@ -1,29 +1,12 @@
 // The run of one request from its latents on: decoders, sink.
-#include <bit>
-
 #include "pipeline/run.h"
 
 namespace zt {
 
-namespace {
-
-// x in [0, 1] to 0 .. 255, ties to even: adding 1.5 * 2^23 leaves the rounded integer in the low bits.
-uint8_t to_byte(float x) { return static_cast<uint8_t>(std::bit_cast<uint32_t>(x * 255.0f + 12582912.0f)); }
-
-}  // namespace
-
-std::vector<uint8_t> to_rgb(const Exec& exec, const FrameChunk& chunk) {
+bool to_rgb(const Exec& exec, const FrameChunk& chunk, std::vector<uint8_t>& rgb) {
   const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width;
-  std::vector<uint8_t> rgb(static_cast<size_t>(chunk.count * 3 * plane));
-  exec.threads.parallel_for(chunk.count * chunk.height, 16, [&](int64_t r0, int64_t r1, int) {
-    for (int64_t r = r0; r < r1; ++r) {
-      const float* src = chunk.data + (r / chunk.height) * 3 * plane + (r % chunk.height) * chunk.width;
-      uint8_t* dst = rgb.data() + r * chunk.width * 3;
-      for (int64_t x = 0; x < chunk.width; ++x)
-        for (int c = 0; c < 3; ++c) dst[x * 3 + c] = to_byte(src[c * plane + x]);
-    }
-  });
-  return rgb;
+  rgb.resize(static_cast<size_t>(chunk.count * 3 * plane));
+  return planes_to_rgb(exec, chunk.data, chunk.count, plane, chunk.scale, chunk.shift, rgb.data());
 }
 
 // Chunks are copied for the encoder, which may still hold them when the decoder makes the next.
@@ -48,10 +31,9 @@ void Run::decode_sound(const Ctx& ctx, SoundStream& stream, TraceRecorder* recor
 void Run::decode_video(const Ctx& ctx, FrameStream& stream, TraceRecorder* recorder, Behind& encoder) {
   FrameChunk chunk;
   while (timer.time(Stage::video_decode, [&] { return stream.next(ctx, chunk); })) {
-    const int64_t plane = static_cast<int64_t>(chunk.height) * chunk.width, values = chunk.count * 3 * plane;
-    finite({chunk.data, 1, values, values}, "video decode");
+    std::vector<uint8_t> rgb;
+    finite(timer.time(Stage::video_decode, [&] { return to_rgb(ctx.exec, chunk, rgb); }), "video decode");
     if (recorder) recorder->frames(chunk, result.clip, request.task);
-    std::vector<uint8_t> rgb = timer.time(Stage::video_decode, [&] { return to_rgb(ctx.exec, chunk); });
     encoder.push([this, n = chunk.count, rgb = std::move(rgb)] { encode([&] { sink.frames(rgb.data(), n); }); });
     progress(Stage::video_decode, chunk.first_frame + chunk.count, result.clip.num_frames);
   }

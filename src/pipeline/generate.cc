@@ -270,7 +270,7 @@ void Run::preview(const Ctx& ctx, float sigma, const Tensor& velocity) {
   std::vector<uint8_t> rgb;
   while (stream->next(ctx, chunk)) {
     chunk.data += (chunk.count - 1) * 3 * chunk.height * chunk.width, chunk.count = 1;   // the last one
-    rgb = to_rgb(ctx.exec, chunk);
+    to_rgb(ctx.exec, chunk, rgb);
   }
   hooks.preview(rgb.data(), geometry.width, geometry.height);
   previewed = Clock::now(), preview_time = previewed - start;

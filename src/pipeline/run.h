@@ -49,8 +49,8 @@ class StageTimer {
 
 Tensor copy_of(const Tensor& t);
 
-// A chunk's frames as uint8 [count, height, width, 3], ties to even.
-std::vector<uint8_t> to_rgb(const Exec& exec, const FrameChunk& chunk);
+// A chunk's frames as uint8 [count, height, width, 3], ties to even; false if one of its values is not finite.
+bool to_rgb(const Exec& exec, const FrameChunk& chunk, std::vector<uint8_t>& rgb);
 
 struct Run {
   Engine& engine;
@@ -104,9 +104,9 @@ struct Run {
     if (hooks.profile) hooks.profile->add(Stage::encode, Profile::Lane::encoder, start, end);
   }
 
-  void finite(ConstMat m, const char* stage) const {
-    Exec exec = engine.exec(nullptr);
-    if (!all_finite(exec, m))
+  void finite(ConstMat m, const char* stage) const { finite(all_finite(engine.exec(nullptr), m), stage); }
+  void finite(bool all, const char* stage) const {
+    if (!all)
       fail(ErrorKind::model, "{}: stage {} gave NaN or infinity; the weights are damaged or overflow in this plan (try --plan exact)",
            engine.index().folder, stage);
   }

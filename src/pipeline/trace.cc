@@ -52,17 +52,19 @@ void TraceRecorder::frames(const FrameChunk& chunk, const ClipInfo& clip, Task t
     const float* data = chunk.data + i * 3 * plane;
     for (int c = 0; c < 3; ++c) {
       double sum = 0;
-      for (int64_t p = 0; p < plane; ++p) sum += data[c * plane + p];
+      for (int64_t p = 0; p < plane; ++p) sum += chunk.shown(c, data[c * plane + p]);
       frames_mean_.push_back(static_cast<float>(sum / static_cast<double>(plane)));
     }
     if (keeps_frame(f, clip.num_frames, task)) {
       frame_index_.push_back(static_cast<int32_t>(f));
       for (int64_t p = 0; p < plane; ++p)
-        for (int c = 0; c < 3; ++c) frames_u8_.push_back(static_cast<uint8_t>(std::nearbyint(data[c * plane + p] * 255.0f)));
+        for (int c = 0; c < 3; ++c) frames_u8_.push_back(static_cast<uint8_t>(std::nearbyint(chunk.shown(c, data[c * plane + p]) * 255.0f)));
     }
     if (f == clip.num_frames / 2) {
       const int32_t index = static_cast<int32_t>(f);
-      put("frames_f32", {data, DType::f32, {1, 3, chunk.height, chunk.width}});
+      std::vector<float> frame(data, data + 3 * plane);
+      for (int64_t p = 0; p < 3 * plane; ++p) frame[static_cast<size_t>(p)] = chunk.shown(p / plane, data[p]);
+      put("frames_f32", {frame.data(), DType::f32, {1, 3, chunk.height, chunk.width}});
       put("frames_f32_index", {&index, DType::i32, {1}});
     }
   }

@@ -41,6 +41,7 @@ void fill_avx512(Ops& table) {
   table.column_stats = column_stats;
   table.affine = affine;
   table.all_finite = all_finite;
+  table.planes_to_rgb = planes_to_rgb;
 }
 
 }  // namespace zt

@@ -217,6 +217,17 @@ bool all_finite(const float* x, int64_t n) noexcept {
   return std::all_of(x, x + n, [](float v) { return std::isfinite(v); });
 }
 
+bool planes_to_rgb(const RgbPixels& p) noexcept {
+  bool finite = true;
+  for (int c = 0; c < 3; ++c)
+    for (int64_t i = 0; i < p.n; ++i) {
+      const float x = p.x[c * p.plane + i];
+      finite &= std::isfinite(x);
+      p.rgb[3 * i + c] = finite ? static_cast<uint8_t>(std::nearbyint(std::clamp(x * p.scale[c] + p.shift[c], 0.0f, 1.0f) * 255.0f)) : 0;
+    }
+  return finite;
+}
+
 }  // namespace
 
 void fill_ref(Ops& table) {
@@ -240,6 +251,7 @@ void fill_ref(Ops& table) {
   table.column_stats = column_stats;
   table.affine = affine;
   table.all_finite = all_finite;
+  table.planes_to_rgb = planes_to_rgb;
 }
 
 }  // namespace zt

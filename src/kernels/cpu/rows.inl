@@ -191,6 +191,22 @@ bool all_finite(const float* x, int64_t n) noexcept {
   return true;
 }
 
+bool planes_to_rgb(const RgbPixels& p) noexcept {
+  const vf zero = vzero(), one = vset(1.0f), most = vset(255.0f), whole = vset(12582912.0f);   // 1.5 * 2^23: added, it leaves the integer in the low bits
+  vf bad = zero;
+  ZT_COLUMNS(j, p.n) {
+    vf v[3];
+#pragma GCC unroll 3
+    for (int c = 0; c < 3; ++c) {
+      const vf x = vload_n(p.x + c * p.plane + j, p.n - j);
+      bad = vfma(x, zero, bad);
+      v[c] = vadd(vmul(vmin(vmax(vadd(vmul(x, vset(p.scale[c])), vset(p.shift[c])), zero), one), most), whole);
+    }
+    vstore_rgb(p.rgb + 3 * j, p.n - j, v[0], v[1], v[2]);
+  }
+  return vall_finite(bad);
+}
+
 void snake(const MapRows& p) noexcept {
   for (int64_t i = 0; i < p.rows; ++i) {
     const float* x = p.x + i * p.x_stride;

@@ -46,3 +46,15 @@ inline bool vall_finite(vf a) {   // exponent bits all ones: infinite or NaN
   const __m256i top = _mm256_set1_epi32(0x7F800000);
   return _mm256_testz_si256(_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_castps_si256(a), top), top), _mm256_set1_epi32(-1));
 }
+// The lowest bytes of lanes 0 .. n as r, g, b, r, ...
+inline void vstore_rgb(uint8_t* p, int64_t n, vf r, vf g, vf b) {
+  const __m256i low = _mm256_set1_epi32(0xFF);
+  const __m256i red = _mm256_and_si256(_mm256_castps_si256(r), low);
+  const __m256i green = _mm256_slli_epi32(_mm256_and_si256(_mm256_castps_si256(g), low), 8);
+  const __m256i blue = _mm256_slli_epi32(_mm256_and_si256(_mm256_castps_si256(b), low), 16);
+  const __m256i close = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));   // four pixels in twelve bytes
+  const __m256i parts = _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 3, 3);
+  alignas(32) uint8_t bytes[32];
+  _mm256_store_si256((__m256i*)bytes, _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(_mm256_or_si256(_mm256_or_si256(red, green), blue), close), parts));
+  __builtin_memcpy(p, bytes, n < 8 ? size_t(3 * n) : 24);
+}

@@ -29,3 +29,14 @@ inline bool vall_finite(vf a) {   // exponent bits all ones: infinite or NaN
   const __m512i top = _mm512_set1_epi32(0x7F800000);
   return _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(a), top), top) == 0;
 }
+// The lowest bytes of lanes 0 .. n as r, g, b, r, ...
+inline void vstore_rgb(uint8_t* p, int64_t n, vf r, vf g, vf b) {
+  const __m512i low = _mm512_set1_epi32(0xFF);
+  const __m512i rg = _mm512_ternarylogic_epi32(low, _mm512_castps_si512(r), _mm512_slli_epi32(_mm512_castps_si512(g), 8), 0xCA);
+  const __m512i rgb = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xFFFF), rg, _mm512_slli_epi32(_mm512_castps_si512(b), 16), 0xCA);
+  const __m512i close = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));   // four pixels in twelve bytes
+  const __m512i parts = _mm512_setr_epi32(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 3, 3, 3);
+  const __m512i bytes = _mm512_permutexvar_epi32(parts, _mm512_shuffle_epi8(rgb, close));
+  const int64_t count = n < 16 ? 3 * n : 48;
+  _mm512_mask_storeu_epi8(p, (uint64_t{1} << count) - 1, bytes);
+}

@@ -159,9 +159,10 @@ void AudioDecoding::run_stage(const Ctx& ctx, const AudioDecoder::Stage& s, Stag
     ctx.exec.threads.parallel_for(rows * mean.cols, 1 << 14, [&](int64_t begin, int64_t end, int) {
       for (size_t b = 0; b < t.units.size(); ++b) {
         const float* x = std::as_const(t.units[b].back().out).rows(first, rows).data;
-        for (int64_t i = begin; i < end; ++i) mean.data[i] = b == 0 ? x[i] : mean.data[i] + x[i];
+        if (b == 0) std::copy(x + begin, x + end, mean.data + begin);
+        for (int64_t i = begin; i < end && b > 0; ++i) mean.data[i] += x[i];
       }
-      for (int64_t i = begin; i < end; ++i) mean.data[i] /= blocks;
+      for (int64_t i = begin; i < end && blocks > 1; ++i) mean.data[i] /= blocks;
     });
   }
   for (auto& units : t.units) {

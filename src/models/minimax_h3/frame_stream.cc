@@ -1,6 +1,7 @@
 #include "models/minimax_h3/frame_stream.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "models/minimax_h3/tiling.h"
@@ -96,7 +97,11 @@ void ClipStream::decode_tile(const Ctx& ctx, int64_t top, int64_t left, int64_t 
       float* to = tile + (slot * 3 + channel) * height * ratio * width * ratio + y * ratio * width * ratio;
       for (int64_t x = 0; x < width; ++x) {
         const float* patch = patches.row((frame / frames_per_patch * height + y) * width + x) + part;
-        for (int64_t row = 0; row < ratio; ++row) std::copy_n(patch + row * ratio, ratio, to + (row * width + x) * ratio);
+        for (int64_t row = 0; row < ratio; ++row) {
+          float* pixels = to + (row * width + x) * ratio;
+          if (ratio == 16) std::memcpy(pixels, patch + row * 16, 16 * sizeof(float));   // of the released models; a known size needs no call
+          else std::copy_n(patch + row * ratio, ratio, pixels);
+        }
       }
     }
   });
@@ -107,6 +112,7 @@ void ClipStream::decode_clip(const Ctx& ctx) {
   const TileAxis y = split_tiles(height_, vae_.tiling().size, vae_.tiling().min_overlap, ratio),
                  x = split_tiles(width_, vae_.tiling().size, vae_.tiling().min_overlap, ratio);
   const auto kept = static_cast<int64_t>(layout_.kept.size());
+  if (y.count() == 1 && x.count() == 1) return decode_tile(ctx, 0, 0, height_ / ratio, width_ / ratio, canvas_.data());
   TileStitcher stitcher(y, x, kept * 3, 1, canvas_.data());
   for (int64_t i = 0; i < y.count(); ++i)
     for (int64_t j = 0; j < x.count(); ++j) {
@@ -131,17 +137,10 @@ void ClipStream::cross_fade(const Exec& exec) {
   }
 }
 
-void ClipStream::emit(const Exec& exec, float* frames, int64_t count, FrameChunk& chunk) {
+void ClipStream::emit(const float* frames, int64_t count, FrameChunk& chunk) {
   count = std::min(count, layout_.frames - emitted_);
-  if (finished_)
-    exec.threads.parallel_for(count * 3 * height_, 32, [&](int64_t begin, int64_t end, int) {
-      for (int64_t n = begin; n < end; ++n) {
-        const int64_t channel = n / height_ % 3;
-        float* row = frames + n * width_;
-        for (int64_t i = 0; i < width_; ++i) row[i] = std::clamp(row[i] * kStd[channel] + kMean[channel], 0.0f, 1.0f);
-      }
-    });
-  chunk = {.first_frame = emitted_, .count = count, .height = static_cast<int>(height_), .width = static_cast<int>(width_), .data = frames};
+  chunk = {.first_frame = emitted_, .count = count, .height = static_cast<int>(height_), .width = static_cast<int>(width_), .data = frames,
+           .scale = finished_ ? kStd : nullptr, .shift = finished_ ? kMean : nullptr};
   emitted_ += count;
 }
 
@@ -154,14 +153,15 @@ bool ClipStream::next(const Ctx& ctx, FrameChunk& chunk) {
   }
   float* rest = canvas_.data() + layout_.added * frame_floats();
   if (clip_ == layout_.clips) {   // what the last clip would have shared with a next one
-    emit(ctx.exec, rest, layout_.overlap, chunk);
+    emit(rest, layout_.overlap, chunk);
     return true;
   }
-  if (clip_ > 0 && layout_.overlap) std::copy_n(rest, layout_.overlap * frame_floats(), overlap_.data());
+  if (clip_ > 0 && layout_.overlap)
+    ctx.exec.threads.parallel_for(layout_.overlap * frame_floats(), 1 << 14, [&](int64_t i, int64_t end, int) { std::copy(rest + i, rest + end, overlap_.data() + i); });
   decode_clip(ctx);
   if (clip_ > 0 && layout_.overlap) cross_fade(ctx.exec);
   ++clip_;
-  emit(ctx.exec, canvas_.data(), layout_.added, chunk);
+  emit(canvas_.data(), layout_.added, chunk);
   return true;
 }
 

@@ -30,7 +30,7 @@ class ClipStream final : public FrameStream {
   void decode_clip(const Ctx& ctx);
   void decode_tile(const Ctx& ctx, int64_t top, int64_t left, int64_t height, int64_t width, float* tile) const;
   void cross_fade(const Exec& exec);
-  void emit(const Exec& exec, float* frames, int64_t count, FrameChunk& chunk);
+  void emit(const float* frames, int64_t count, FrameChunk& chunk);
   int64_t frame_floats() const { return 3 * height_ * width_; }
 
   const VideoVae& vae_;

@@ -39,7 +39,8 @@ Decoded drain(const Ctx& ctx, FrameStream& stream) {
     expected += chunk.count;
     d.counts.push_back(chunk.count);
     d.height = chunk.height, d.width = chunk.width;
-    d.frames.insert(d.frames.end(), chunk.data, chunk.data + chunk.count * 3 * chunk.height * chunk.width);
+    const int64_t plane = int64_t{chunk.height} * chunk.width;
+    for (int64_t i = 0; i < chunk.count * 3 * plane; ++i) d.frames.push_back(chunk.shown(i / plane % 3, chunk.data[i]));
   }
   return d;
 }
