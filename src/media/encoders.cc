@@ -105,6 +105,9 @@ void Encoders::open_audio() {
   audio_->flags |= AV_CODEC_FLAG_BITEXACT;  // no library version in the stream
   AVDictionary* wishes = nullptr;
   av_dict_set(&wishes, "aac_coder", options_.sound_coder.c_str(), 0);
+  // Of the fast coder's time its choice between left, right and middle, side took three quarters where the two are alike (measured on
+  // three clips of h3-nano: .120, .095, .030 s without the choice .035, .031, .027; 57 to 61 dB then 50 to 57; twoloop 34 to 44).
+  if (options_.sound_coder == "fast") av_dict_set_int(&wishes, "aac_ms", 0, 0);
   open_codec(audio_.get(), kind, wishes, "sound");
   sound_ = av::make_frame();
   sound_->format = audio_->sample_fmt, sound_->sample_rate = options_.sample_rate, sound_->nb_samples = audio_->frame_size;

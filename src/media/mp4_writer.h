@@ -16,7 +16,7 @@ struct Mp4Options {
   int channels = 2;                                  // 1 or 2; 0 = no sound
   int crf = 17;                                      // x264's constant quality: 0 lossless ... 51 worst; 17 is visually lossless
   std::string preset = "veryfast";                   // x264's speed: ultrafast ... placebo
-  std::string sound_coder = "twoloop";               // AAC's search: twoloop, or fast (half the time, a little less for the bits)
+  std::string sound_coder = "twoloop";               // AAC's search: twoloop, or fast (a quarter to a half of the time, left and right each alone)
   bool sound_beside = false;                         // sound is encoded on a thread of its own, to the same bytes
   int64_t audio_bit_rate = 160000;                   // bits a second
   std::map<std::string, std::string> metadata = {};  // container tags; key "zoetrope" holds the JSON of the run
