@@ -42,14 +42,16 @@ inline void transpose_dwords(__m512i r[16]) {
   }
 }
 
-inline __m512i load_bf16(const float* x, int64_t n) {   // 32 values, zero from n on
+template <bool kWhole = false>
+inline __m512i load_bf16(const float* x, int64_t n) {   // 32 values, zero from n on; whole: all are there
+  if constexpr (kWhole) return two_to_bf16(vload(x), vload(x + 16));
   return two_to_bf16(vload_n(x, n < 0 ? 0 : n), vload_n(x + 16, n < 16 ? 0 : n - 16));
 }
 
 // Two times 16 values as bf16, value i of both in dword i.
 inline __m512i pairs_to_bf16(vf low, vf high) {
-  const __m512i both = two_to_bf16(low, high);
-  return _mm512_or_si512(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16));
+  alignas(64) static constexpr uint16_t kOrder[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), two_to_bf16(low, high));
 }
 
 inline float squares(const float* x, int64_t n) {
@@ -64,32 +66,49 @@ inline float squares(const float* x, int64_t n) {
 // The larger one; NaN if there is one.
 inline float larger(float a, float b) { return b > a || b != b ? b : a; }
 
+// Keys j .. j + 15, and keys and values of rows and columns that may end within a tile, unless whole.
+template <bool kWhole>
+inline void pack_keys_16(const Bf16Keys& p, int64_t j, int64_t d_pad) {
+  for (int64_t c = 0; c < d_pad; c += 32) {
+    __m512i r[16];
+    for (int i = 0; i < 16; ++i) {
+      r[i] = kWhole || j + i < p.rows ? load_bf16<kWhole>(p.k + (j + i) * p.k_stride + c, p.d - c) : _mm512_setzero_si512();
+    }
+    transpose_dwords(r);
+    uint16_t* out = p.k_tiles + (j * d_pad + c * 16);
+    for (int i = 0; i < 16; ++i) _mm512_store_si512(out + i * 32, r[i]);
+  }
+}
+
+// Values j .. j + 31. Row r of a tile holds keys r and r + 16 of its 32, the order in which weights come out.
+template <bool kWhole>
+inline void pack_values_32(const Bf16Keys& p, int64_t j, int64_t d_pad) {
+  const int64_t rows_pad = pad32(p.rows);
+  for (int64_t r = 0; r < 16; ++r)
+    for (int64_t c = 0; c < d_pad; c += 16) {
+      const float* x = p.v + (j + r) * p.v_stride + c;
+      const int64_t n = p.d - c < 0 ? 0 : p.d - c;
+      const vf a = kWhole ? vload(x) : j + r < p.rows ? vload_n(x, n) : vzero();
+      const vf b = kWhole ? vload(x + 16 * p.v_stride) : j + r + 16 < p.rows ? vload_n(x + 16 * p.v_stride, n) : vzero();
+      _mm512_store_si512(p.v_tiles + c / 32 * 32 * rows_pad + (j / 32 * 2 + c / 16 % 2) * kTile + r * 32, pairs_to_bf16(a, b));
+    }
+}
+
 float bf16_pack_keys(const Bf16Keys& p) noexcept {
   const int64_t d_pad = pad32(p.d), end = pad32(p.last);
   float longest = 0;
   for (int64_t j = p.first; j < p.last; ++j) longest = larger(longest, squares(p.k + j * p.k_stride, p.d));
-  for (int64_t j = p.first; j < end; j += 16) {
-    for (int64_t c = 0; c < d_pad; c += 32) {
-      __m512i r[16];
-      for (int i = 0; i < 16; ++i) {
-        r[i] = j + i < p.rows ? load_bf16(p.k + (j + i) * p.k_stride + c, p.d - c) : _mm512_setzero_si512();
-      }
-      transpose_dwords(r);
-      uint16_t* out = p.k_tiles + (j * d_pad + c * 16);
-      for (int i = 0; i < 16; ++i) _mm512_store_si512(out + i * 32, r[i]);
+  for (int64_t j = p.first; j < end; j += 32) {
+    if (p.d == d_pad && j + 32 <= p.rows) {
+      pack_keys_16<true>(p, j, d_pad);
+      pack_keys_16<true>(p, j + 16, d_pad);
+      pack_values_32<true>(p, j, d_pad);
+    } else {
+      pack_keys_16<false>(p, j, d_pad);
+      pack_keys_16<false>(p, j + 16, d_pad);
+      pack_values_32<false>(p, j, d_pad);
     }
   }
-  // Row r of a tile holds keys r and r + 16 of its 32, the order in which weights come out.
-  for (int64_t j = p.first; j < end; j += 32)
-    for (int64_t r = 0; r < 16; ++r)
-      for (int64_t c = 0; c < d_pad; c += 16) {
-        uint16_t* out = p.v_tiles + c / 32 * 32 * pad32(p.rows) + (j / 32 * 2 + c / 16 % 2) * kTile + r * 32;
-        const float* x = p.v + (j + r) * p.v_stride + c;
-        const int64_t n = p.d - c < 0 ? 0 : p.d - c;
-        const vf a = j + r < p.rows ? vload_n(x, n) : vzero();
-        const vf b = j + r + 16 < p.rows ? vload_n(x + 16 * p.v_stride, n) : vzero();
-        _mm512_store_si512(out, pairs_to_bf16(a, b));
-      }
   return longest;
 }
 
