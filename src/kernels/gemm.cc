@@ -212,7 +212,6 @@ struct Target {
   const GemmOutput* c;
   const Activations* y;
   const float* bias;
-  int64_t stride() const { return c ? c->row_stride : y->stride; }
 };
 
 FinishBlock end_of(const Target& t, int64_t m, int64_t rows, int64_t n, int64_t cols, bool stream) {

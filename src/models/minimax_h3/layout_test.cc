@@ -74,7 +74,9 @@ TEST(RowTimesteps, DistinctValuesAndTheirRows) {
   for (size_t i = 0; i < tv.size(); ++i) {
     const RowTimesteps t = row_timesteps(l, tv[i], ta[i], 0.999);
     EXPECT_EQ(t.timestep, raw<float>(f, fmt::format("fl2va_first.step{}.timestep", i)));
-    if (i == 0) EXPECT_EQ(t.timestep_indices, raw<int32_t>(f, "fl2va_first.step0.timestep_indices"));
+    if (i == 0) {
+      EXPECT_EQ(t.timestep_indices, raw<int32_t>(f, "fl2va_first.step0.timestep_indices"));
+    }
   }
 }
 
@@ -98,7 +100,9 @@ TEST(Frames, LegalLengths) {
   for (size_t n = 0; n < legal.size(); ++n) {
     EXPECT_EQ(video_latent_frames(legal[n]), 5 * static_cast<int64_t>(n) + 2);
     EXPECT_EQ(align_frames(legal[n]), legal[n]);
-    if (n) EXPECT_EQ(align_frames(legal[n - 1] + 1), legal[n]);
+    if (n) {
+      EXPECT_EQ(align_frames(legal[n - 1] + 1), legal[n]);
+    }
   }
   EXPECT_EQ(audio_latents(124), 207);
   EXPECT_EQ(audio_latents(345), 575);
