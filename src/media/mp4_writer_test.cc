@@ -302,25 +302,31 @@ TEST(Mp4Writer, BadOptionsAndPlaces) {
 // The file size limit of the process stands for a full disk: both fail inside write(2) and take the same way out.
 TEST(Mp4Writer, AFullDiskLeavesNothing) {
   const TestFolder dir;
-  struct rlimit before = {};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto old = std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit small = {20000, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  ErrorKind kind = ErrorKind::internal;
-  std::string what = "no error";
-  try {
-    const auto sound = clicks(sound_length(124), {});
-    Mp4Writer writer(dir.file("clip.mp4"), {.width = 320, .height = 256, .crf = 1});
-    for (int t = 0; t < 124; t++) writer.write_frames(frame(320, 256, 7 * t).data(), 1);
-    writer.finish();
-  } catch (const Error& e) { kind = e.kind, what = e.what(); }
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, old);
-  EXPECT_EQ(kind, ErrorKind::request) << what;
-  EXPECT_NE(what.find("full"), std::string::npos) << what;
-  EXPECT_NE(what.find("clip.mp4"), std::string::npos) << what;
-  EXPECT_EQ(entries(dir), 0u);
+  const auto sound = clicks(sound_length(124), {});
+  for (bool beside : {false, true}) {   // then it is the sound's thread that meets it, now and then
+    struct rlimit before = {};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const auto old = std::signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit small = {20000, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    ErrorKind kind = ErrorKind::internal;
+    std::string what = "no error";
+    try {
+      Mp4Writer writer(dir.file("clip.mp4"), {.width = 320, .height = 256, .crf = 1, .sound_beside = beside});
+      for (int t = 0; t < 124; t++) {
+        const float* planes[2] = {sound.data() + t * 1024, sound.data() + t * 1024};
+        if (beside) writer.write_audio(planes, 1024);
+        writer.write_frames(frame(320, 256, 7 * t).data(), 1);
+      }
+      writer.finish();
+    } catch (const Error& e) { kind = e.kind, what = e.what(); }
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, old);
+    EXPECT_EQ(kind, ErrorKind::request) << what;
+    EXPECT_NE(what.find("full"), std::string::npos) << what;
+    EXPECT_NE(what.find("clip.mp4"), std::string::npos) << what;
+    EXPECT_EQ(entries(dir), 0u);
+  }
 }
 
 TEST(Colour, GreyStaysGreyAndPrimariesAreBt709) {
