@@ -190,6 +190,9 @@ def says(what, args, code, wanted, folder=MODEL):
 says("a few-step adapter without its schedule warns", ["--lora", "turbo 4 steps", "--plan", "exact"], 0, "states no schedule", folder)
 (folder / "loras/turbo 4 steps.json").write_text('{"evaluations": 4, "video_shift": 6}')
 says("its schedule comes from the file beside it", ["--lora", "turbo 4 steps"], 0, '"evaluations": 4', folder)
+d.save(folder / "loras/turbo.safetensors", d.named(layers, "transformer.", A, B), {"evaluations": "2", "video_shift": "6", "lora_adapter_metadata": json.dumps({"transformer.r": 4, "transformer.lora_alpha": 4})})
+says("its schedule comes from its own metadata", ["--lora", "turbo"], 0, '"evaluations": 2', folder)
+says("an adapter that states its schedule warns of nothing", ["--lora", "turbo"], 0, '"warnings": []', folder)
 d.save(work / "c.safetensors", {**d.named(layers, "transformer.", A, B), "transformer.other.lora_A.weight": ("F32", np.ones((2, 3), np.float32)),
                                 "transformer.proj_out.lora_magnitude_vector": ("F32", np.ones(3, np.float32))})
 says("parts that do not fit are listed", ["--lora", work / "c.safetensors", "--steps", 2], 0, "transformer.other: no layer of this model")
