@@ -132,7 +132,7 @@ def run(a):
         spans = [e for e in json.loads(Path(f"{d}/profile.json").read_text())["traceEvents"] if e["ph"] == "X" and e["name"] == "denoise"]
         md5 = subprocess.run(["md5sum", f"{d}/clip.mp4"], capture_output=True, text=True, check=True).stdout.split()[0]
     row = turns.origin("full_size", isa=report["isa"], threads=report["threads"], model_bytes=sum(p.stat().st_size for p in Path(a.folder).rglob("*") if p.is_file()),
-                       plan=a.plan, memory_mib=a.memory, size="256x160", frames=22, evaluations=report["evaluations"],
+                       plan=report["plan"]["name"], memory_mib=a.memory, size="256x160", frames=22, evaluations=report["evaluations"],
                        evaluation_seconds=[round(e["dur"] / 1e6, 2) for e in spans[-report["evaluations"]:]],   # before them: the noise levels
                        stages={s["stage"]: round(s["seconds"], 2) for s in report["stages"]},
                        peak_rss_mib=report["peak_rss_bytes"] >> 20, total_seconds=round(report["total_seconds"], 1), warnings=report["warnings"], md5=md5)

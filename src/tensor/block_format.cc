@@ -1,6 +1,7 @@
 #include "tensor/block_format.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -25,12 +26,18 @@ constexpr Layout kLayouts[] = {{"mxfp8_e4m3", 8, 4, 3, 448, 8},
 
 const Layout& layout(BlockFormat f) { return kLayouts[static_cast<size_t>(f)]; }
 
-// Code of a magnitude, rounded. std::nearbyint rounds ties to even in the mode that every thread starts in.
+// 2^e, -126 .. 127.
+float power_of_two(int e) { return std::bit_cast<float>(static_cast<uint32_t>(e + 127) << 23); }
+
+// To an integer, 0 <= x < 2^22. Ties go to even in the mode that every thread starts in.
+int rounded(float x) { return static_cast<int>((x + 0x1p23f) - 0x1p23f); }
+
+// Code of a magnitude, rounded; of NaN the greatest. No call of the mathematics library: models of 20 G weights are rounded here.
 uint8_t magnitude_code(const Layout& l, float a) {
-  a = std::min(a, l.max);
+  a = a < l.max ? a : l.max;
   const int least = 1 - l.bias();   // exponent of the subnormals too
-  const int e = a > 0 ? std::max(std::ilogb(a), least) : least;
-  const int steps = static_cast<int>(std::nearbyint(std::ldexp(a, l.mantissa - e)));   // in units of the last place: 2^mantissa .. 2^(mantissa + 1)
+  const int e = std::max(static_cast<int>(std::bit_cast<uint32_t>(a) >> 23) - 127, least);
+  const int steps = rounded(a * power_of_two(l.mantissa - e));   // in units of the last place: 2^mantissa .. 2^(mantissa + 1)
   return static_cast<uint8_t>(((e - least) << l.mantissa) + steps);                    // a carry goes into the exponent by itself
 }
 
@@ -62,8 +69,9 @@ void encode_block(BlockFormat f, const float* x, uint8_t* scale, uint8_t* codes)
   for (int64_t i = 0; i < kBlockElements; ++i) top = std::max(top, std::abs(x[i]));
   const int e = top > 0 ? std::clamp(std::ilogb(top) - l.max_exponent, -100, 100) : -100;
   *scale = static_cast<uint8_t>(e + 127);
+  const float shrink = power_of_two(-e);
   for (int64_t i = 0; i < kBlockElements; ++i) {
-    const float q = std::ldexp(x[i], -e);
+    const float q = x[i] * shrink;
     if (f == BlockFormat::mxint8) {
       codes[i] = static_cast<uint8_t>(static_cast<int8_t>(std::clamp(std::nearbyint(q * 64), -127.0f, 127.0f)));
     } else {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -63,6 +64,26 @@ TEST(BlockFormat, RoundsToNearest) {
         }
       }
     }
+  }
+}
+
+// As the definition in whole operations says, for magnitudes of every exponent.
+TEST(BlockFormat, CodesByDefinition) {
+  struct { BlockFormat f; int exponent, mantissa; } kinds[] = {{BlockFormat::mxfp8_e4m3, 4, 3}, {BlockFormat::mxfp6_e2m3, 2, 3}, {BlockFormat::mxfp6_e3m2, 3, 2},
+                                                               {BlockFormat::mxfp4_e2m1, 2, 1}};
+  std::mt19937 g(2);
+  for (const auto& kind : kinds) {
+    const int least = 2 - (1 << (kind.exponent - 1)), sign = 1 << (kind.exponent + kind.mantissa);
+    for (uint32_t high = 0; high < 255; ++high)
+      for (int i = 0; i < 40; ++i) {
+        const uint32_t low = i < 16 ? static_cast<uint32_t>(i) << 19 : i == 16 ? 1 : i == 17 ? 0x7FFFFF : g() & 0x7FFFFF;
+        const float a = std::bit_cast<float>(high << 23 | low), top = std::min(a, max_element(kind.f));
+        const int e = top > 0 ? std::max(std::ilogb(top), least) : least;
+        const int want = ((e - least) << kind.mantissa) + static_cast<int>(std::nearbyint(std::ldexp(top, kind.mantissa - e)));
+        ASSERT_EQ(element_code(kind.f, a), want) << block_format_name(kind.f) << " " << a;
+        ASSERT_EQ(element_code(kind.f, -a), want | sign) << block_format_name(kind.f) << " " << a;
+      }
+    EXPECT_EQ(element_value(kind.f, element_code(kind.f, std::nanf(""))), max_element(kind.f));
   }
 }
 
