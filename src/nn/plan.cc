@@ -120,6 +120,16 @@ Plan fast_plan() {
   return p;
 }
 
+std::vector<Plan> compact_plans() {
+  std::vector<Plan> plans;
+  for (const Compute c : {Compute::mxint8, Compute::mxfp6, Compute::mxfp4}) {
+    Plan& p = plans.emplace_back(fast_plan());
+    p.name += fmt::format("-{}", compute_name(c));
+    p.denoiser = p.text_encoder = c;
+  }
+  return plans;
+}
+
 Plan read_plan(const std::string& name, const std::string& model_folder) {
   std::string path = name;
   if (name.starts_with("error:")) {
@@ -136,8 +146,13 @@ Plan read_plan(const std::string& name, const std::string& model_folder) {
   }
   if (path == "exact") return exact_plan();
   if (path == "fast") return fast_plan();
+  for (Plan& p : compact_plans())
+    if (path == p.name) return std::move(p);
   if (!std::filesystem::exists(path))
-    fail(ErrorKind::request, "--plan {}: no such plan or file; give exact, fast, a plan that comes with the model (its plans folder) or the path of a plan file", name);
+    fail(ErrorKind::request,
+         "--plan {}: no such plan or file; give exact, fast, fast-mxint8, fast-mxfp6, fast-mxfp4, a plan that comes with the model "
+         "(its plans folder) or the path of a plan file",
+         name);
   try {
     return parse_plan(read_json(path, 1 << 20), path);
   } catch (const Error& e) {

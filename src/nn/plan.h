@@ -37,8 +37,11 @@ struct Plan {
 Plan exact_plan();
 // bf16 matrices and attention in denoiser and video decoder, bf16x2 in the text encoder; float32 residuals, norms, islands and audio.
 Plan fast_plan();
+// fast-mxint8, fast-mxfp6, fast-mxfp4: plan fast with the matrices of denoiser and text encoder rounded to that OCP MX type, for models that do
+// not fit otherwise; the most exact first.
+std::vector<Plan> compact_plans();
 // "error:Q" (the fastest plan of the model whose measured error is at most Q), a plan that comes with the model
-// (`model_folder`/plans/NAME.json), "exact", "fast", or a plan file:
+// (`model_folder`/plans/NAME.json), a built-in one by its name, or a plan file:
 // {"name": ..., "text_encoder": {"compute": "f32"|"bf16"|...}, "denoiser": {..., "adaln_tables": true, "attention_mass": 1}, "video_decoder": {...},
 //  "stages": {"overlap": true}, "sampler": {"evaluations": 4, "reuse_video": 0.05, "reuse_sound": 0.05, "reuse_most": 1},
 //  "encoder": {"preset": "veryfast", "sound_coder": "twoloop"}, "measured": anything}.

@@ -66,6 +66,20 @@ TEST_F(PlanFile, AnErrorBudgetTakesTheFastestThatHoldsIt) {
   EXPECT_THROW(read_plan("error:lots", folder_), Error);
 }
 
+TEST_F(PlanFile, CompactPlansAreFastWithRoundedWeights) {
+  std::vector<std::string> names;
+  for (const Plan& p : compact_plans()) {
+    names.push_back(p.name);
+    EXPECT_EQ(plan_to_json(read_plan(p.name)), plan_to_json(p));
+    EXPECT_EQ(p.denoiser, p.text_encoder);
+    EXPECT_EQ(p.name, fmt::format("fast-{}", compute_name(p.denoiser)));
+    Plan q = p;
+    q.name = "fast", q.denoiser = fast_plan().denoiser, q.text_encoder = fast_plan().text_encoder;
+    EXPECT_EQ(plan_to_json(q), plan_to_json(fast_plan()));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"fast-mxint8", "fast-mxfp6", "fast-mxfp4"}));
+}
+
 TEST_F(PlanFile, AModelsOwnPlanComesBeforeTheBuiltIn) {
   put("fast", R"({"name": "fast", "sampler": {"evaluations": 4}})");
   EXPECT_EQ(read_plan("fast", folder_).evaluations, 4);

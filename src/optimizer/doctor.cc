@@ -51,6 +51,11 @@ void judge_model(const Diagnosis& d, std::vector<Finding>& out) {
   }
 }
 
+MemoryUse memory_of(const Diagnosis& d, const ModelDims& m, const Plan& plan, const ClipShape& clip) {
+  return fit_memory(d.model, plan, d.model.index.has_transformer ? "transformer" : "transformer_ref",   // a clip needs one of them
+                    working_bytes(clip.rows(), m.dit.hidden_size, clip.width, clip.height), false, d.usable_bytes);
+}
+
 Forecast forecast(const Diagnosis& d, const ModelDims& m, const Plan& plan) {
   Forecast f;
   f.plan = plan;
@@ -59,9 +64,8 @@ Forecast forecast(const Diagnosis& d, const ModelDims& m, const Plan& plan) {
   clip.evaluations = f.evaluations;
   f.predicted = predict(m, clip, d.hardware, options_of(plan));
   f.seconds_per_second = f.predicted.total_seconds * h3::kFps / static_cast<double>(clip.frames);
-  MemoryNeeds needs = memory_needs(d.model, plan, d.model.index.has_transformer ? "transformer" : "transformer_ref");   // a clip needs one of them
-  if (d.model.components.empty()) needs.fixed += static_cast<int64_t>(f.predicted.weight_bytes);
-  f.memory = fit_memory(needs, working_bytes(clip.rows(), m.dit.hidden_size, clip.width, clip.height), false, d.usable_bytes);
+  f.memory = memory_of(d, m, plan, clip);
+  if (d.model.components.empty()) f.memory.bytes += static_cast<int64_t>(f.predicted.weight_bytes), f.memory.fits = !d.usable_bytes || f.memory.bytes <= d.usable_bytes;
   f.error = stated_error(plan);
   return f;
 }
@@ -178,6 +182,8 @@ Diagnosis diagnose(const DoctorOptions& o) {
       d.findings.push_back({Finding::Kind::lacking, fmt::format("plan {} cannot be used: {}", name, e.what())});
     }
   }
+  if (memory_of(d, m, plans[1], d.clip).streamed_bytes)   // plan fast does not stay whole: those that are made for it
+    for (Plan& p : compact_plans()) plans.push_back(std::move(p));
   std::set<Compute> kinds;
   for (const Plan& p : plans) kinds.insert({p.text_encoder, p.denoiser, p.video_decoder, p.audio_codec});
   d.hardware = measure_hardware(m, d.clip, o.threads ? static_cast<int>(o.threads) : default_thread_count(), kinds);

@@ -61,8 +61,9 @@ MemoryUse Engine::fit(const Request& request) {
   }
   if (!report_) report_ = inspect_model(index_.folder, false);
   const Geometry g = resolve_geometry(request, index_.canvas_multiple());
-  const MemoryNeeds needs = memory_needs(*report_, plan_, transformer_of(request.task));
-  return fit_memory(needs, working_bytes(request_rows(request, g, index_), needs.hidden, g.width, g.height), !request.adapters.empty(), memory_limit_);
+  const std::string transformer = transformer_of(request.task);
+  const int64_t hidden = memory_needs(*report_, plan_, transformer).hidden;
+  return fit_memory(*report_, plan_, transformer, working_bytes(request_rows(request, g, index_), hidden, g.width, g.height), !request.adapters.empty(), memory_limit_);
 }
 
 Denoiser& Engine::denoiser(const Request& request) {

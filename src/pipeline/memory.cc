@@ -30,7 +30,8 @@ MemoryNeeds memory_needs(const ModelReport& report, const Plan& plan, const std:
 
 MemoryUse fit_memory(const MemoryNeeds& n, int64_t working, bool adapters, int64_t limit) {
   const int64_t edited = adapters ? n.edited : 0;
-  MemoryUse all{n.blocks, n.blocks, n.fixed + n.all_blocks() + working + edited, 0, true, "resident"};
+  MemoryUse all;
+  all.resident_blocks = all.blocks = n.blocks, all.bytes = n.fixed + n.all_blocks() + working + edited;
   all.fits = !limit || all.bytes <= limit;
   if (all.fits || !n.blocks) return all;
   // Two groups as the file has them, one packed block and one packed modulation matrix, which is gone when the steps begin.
@@ -47,14 +48,27 @@ MemoryUse fit_memory(const MemoryNeeds& n, int64_t working, bool adapters, int64
   return use;
 }
 
+MemoryUse fit_memory(const ModelReport& report, const Plan& plan, const std::string& transformer, int64_t working, bool adapters, int64_t limit) {
+  MemoryUse use = fit_memory(memory_needs(report, plan, transformer), working, adapters, limit);
+  if (!use.streamed_bytes) return use;
+  for (const Plan& smaller : compact_plans()) {
+    const MemoryUse then = fit_memory(memory_needs(report, smaller, transformer), working, adapters, limit);
+    if (then.streamed_bytes || !then.fits) continue;
+    use.instead = smaller.name, use.instead_bytes = then.bytes;
+    break;
+  }
+  return use;
+}
+
 std::string memory_text(const MemoryUse& use) {
   auto mib = [](int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
   if (!use.fits)
     return fmt::format("this needs about {} MiB of memory{}; give more (--memory) or ask for a smaller or shorter clip", mib(use.bytes),
                        use.streamed_bytes ? " even with every block of the transformer read from disk" : "");
   if (!use.streamed_bytes) return "";
-  return fmt::format("{} of {} blocks of the transformer stay in memory, the others are read from disk in every evaluation ({} MiB); more memory (--memory) is faster",
-                     use.resident_blocks, use.blocks, mib(use.streamed_bytes));
+  return fmt::format("{} of {} blocks of the transformer stay in memory, the others are read from disk in every evaluation ({} MiB); more memory (--memory) is faster{}",
+                     use.resident_blocks, use.blocks, mib(use.streamed_bytes),
+                     use.instead.empty() ? "" : fmt::format(", and --plan {} keeps all of it in {} MiB, with weights rounded", use.instead, mib(use.instead_bytes)));
 }
 
 int64_t request_rows(const Request& request, const Geometry& g, const h3::ModelIndex& index) {

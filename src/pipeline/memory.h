@@ -32,9 +32,13 @@ struct MemoryUse {
   int64_t streamed_bytes = 0;        // read from disk in each evaluation
   bool fits = true;                  // in the limit
   const char* mode = "resident";     // resident, mixed or streamed
+  std::string instead;               // a built-in plan under which all would stay, the most exact; empty if none would or all does
+  int64_t instead_bytes = 0;         // in memory then
 };
 // As many resident blocks as fit beside `working` bytes; limit 0: all.
 MemoryUse fit_memory(const MemoryNeeds& needs, int64_t working, bool adapters, int64_t limit);
+// The same for a model under a plan; where not all stays, `instead` says what would help.
+MemoryUse fit_memory(const ModelReport& report, const Plan& plan, const std::string& transformer, int64_t working, bool adapters, int64_t limit);
 
 // What a user is told of a transformer that does not stay whole; empty for one that does.
 std::string memory_text(const MemoryUse& use);

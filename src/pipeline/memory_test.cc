@@ -47,6 +47,39 @@ TEST(Memory, AsManyBlocksAsFit) {
   }
 }
 
+// Ten blocks of 64 MiB of parameters each in matrices, nothing else.
+ModelReport report() {
+  constexpr int64_t kBlock = 64 << 20;
+  ComponentReport c;
+  c.name = "transformer", c.hidden_size = 64, c.blocks = 10;
+  c.matrices = 10 * kBlock, c.block.matrices = kBlock, c.block.file_bytes = kBlock / 2;
+  ModelReport r;
+  r.components.push_back(c);
+  return r;
+}
+
+TEST(Memory, NamesThePlanUnderWhichAllWouldStay) {
+  const ModelReport r = report();
+  const int64_t fast = fit_memory(r, fast_plan(), "transformer", 0, false, 0).bytes;
+  EXPECT_EQ(fit_memory(r, fast_plan(), "transformer", 0, false, fast).instead, "");   // all stays
+  int64_t larger = fast;
+  for (const Plan& p : compact_plans()) {
+    const int64_t bytes = fit_memory(r, p, "transformer", 0, false, 0).bytes;
+    if (bytes >= larger) continue;   // this instruction set keeps such weights in float32
+    for (const int64_t limit : {bytes, larger - 1}) {
+      const MemoryUse use = fit_memory(r, fast_plan(), "transformer", 0, false, limit);
+      EXPECT_EQ(use.instead, p.name) << limit;
+      EXPECT_EQ(use.instead_bytes, bytes);
+      expect_words(memory_text(use), {("--plan " + p.name).c_str()});
+    }
+    larger = bytes;
+  }
+  const MemoryUse use = fit_memory(r, fast_plan(), "transformer", 0, false, larger - 1);
+  EXPECT_EQ(use.instead, "");
+  EXPECT_EQ(memory_text(use).find("--plan"), std::string::npos);
+  EXPECT_GT(use.streamed_bytes, 0);
+}
+
 TEST(Memory, SaysWhatDoesNotFit) {
   const MemoryUse use = fit_memory(needs(), 10, false, 429);
   EXPECT_FALSE(use.fits);

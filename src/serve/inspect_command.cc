@@ -28,7 +28,10 @@ MemoryStory memory_story(const ModelReport& r, const InspectOptions& o) {
   Request request;
   request.config = r.index.config;
   MemoryStory s{o.memory_mib < 0 ? usable_bytes() : o.memory_mib << 20, resolve_geometry(request, r.index.canvas_multiple()), {}};
-  for (const Plan& plan : {exact_plan(), fast_plan()}) {
+  std::vector<Plan> plans{exact_plan(), fast_plan()};
+  for (Plan& p : compact_plans()) plans.push_back(std::move(p));
+  for (const Plan& plan : plans) {
+    if (s.plans.size() > 1 && s.plans.back().second.fits && !s.plans.back().second.streamed_bytes) break;   // smaller ones are for those whom nothing else fits
     const MemoryNeeds needs = memory_needs(r, plan, r.index.has_transformer ? "transformer" : "transformer_ref");
     const int64_t working = working_bytes(request_rows(request, s.clip, r.index), needs.hidden, s.clip.width, s.clip.height);
     s.plans.emplace_back(plan.name, fit_memory(needs, working, false, s.limit));
@@ -102,7 +105,7 @@ void print(const ModelReport& r, const InspectOptions& o) {
   text += fmt::format("memory for {}x{}, {} frames{}:\n", story.clip.width, story.clip.height, story.clip.num_frames,
                       story.limit ? fmt::format(", of {} that may be used", mib(story.limit)) : "");
   for (const auto& [name, use] : story.plans)
-    text += fmt::format("  {:<6} {:<9} {}{}{}\n", name, use.mode, mib(use.bytes), use.fits ? "" : ", which does not fit",
+    text += fmt::format("  {:<11} {:<9} {}{}{}\n", name, use.mode, mib(use.bytes), use.fits ? "" : ", which does not fit",
                         use.streamed_bytes ? fmt::format("; {} of {} blocks stay, the others are read from disk in every evaluation ({})", use.resident_blocks,
                                                          use.blocks, mib(use.streamed_bytes))
                                            : "");

@@ -32,7 +32,9 @@ const std::vector<OptionSpec>& generate_options() {
       {"--evaluations", "evaluations", "N", "evaluations of the denoiser: N + 1 grid points", &O::evaluations, true, 1, 1000},
       {"--seed", "seed", "N", "seed of PyTorch's CPU generator (default 0)", &O::seed, true},
       {"--plan", "plan", "NAME|error:Q|FILE",
-       "exact: equal to the reference (default); fast: bf16; another that comes with the model; the fastest within an error; or a plan file", &O::plan, true},
+       "exact: equal to the reference (default); fast: bf16; fast-mxint8, -mxfp6, -mxfp4: for models that do not fit; another that comes with the model; "
+       "the fastest within an error; or a plan file",
+       &O::plan, true},
       {"--config", "config", "FILE", "JSON of pipeline values over the model's own (canvas limits, durations, encode seed, ...)", &O::config, false},
       {"--noise", "noise", "FILE", "safetensors of draws to use in place of the seed's", &O::noise, false},
       {"--latents", "latents", "FILE", "write the clip's latents as safetensors, for --extend", &O::latents, false},
