@@ -70,7 +70,7 @@ class Search {
   ClipShape clip_;
   Hardware hardware_;
   Plan current_;
-  double spent_ = 0;   // its largest error
+  Distance error_;   // of that plan
   std::map<std::string, std::unique_ptr<Engine>> engines_;   // by the formats of their weights; few at a time
   std::vector<ClipOutput> exact_;                            // of each prompt
   std::vector<Trial> trials_;
@@ -161,7 +161,7 @@ bool Search::pass(const PassSpec& spec, int turn, double budget) {
   if (skipped(spec.name)) return false;
   const double now = predicted(current_);
   const bool last = &spec == &optimizer_passes().back();
-  const double allowed = turn > 1 || last ? budget : spent_ + kFirstShare * (budget - spent_);
+  const double allowed = turn > 1 || last ? budget : largest(error_) + kFirstShare * (budget - largest(error_));
   std::vector<Trial> tried;
   for (auto& [option, plan] : spec.options(current_, o_.evaluations)) {
     Trial t;
@@ -191,12 +191,12 @@ bool Search::pass(const PassSpec& spec, int turn, double budget) {
   auto best = std::min_element(tried.begin(), tried.end(), [&](const Trial& a, const Trial& b) { return share(a) < share(b); });
   const double limit = best == tried.end() ? 0 : kClockNoise * share(*best);   // what the clock cannot tell apart is told apart by the error
   for (auto t = tried.begin(); t != tried.end(); ++t)
-    if (share(*t) <= limit && largest(t->error) < largest(best->error)) best = t;
-  // A pass that changes no byte is kept unless it costs plainly; the others have to gain more than the clock's noise.
-  const bool gained = best != tried.end() && best->after < (spec.same_bytes ? 1.2 : 0.98) * best->before;
+    if (share(*t) <= limit && total(t->error) < total(best->error)) best = t;
+  // A pass that changes no byte is kept unless it costs plainly; the others have to gain, and more than the clock's noise where they cost exactness.
+  const bool gained = best != tried.end() && share(*best) < (spec.same_bytes ? 1.2 : worse(best->error, error_) ? 1 / kClockNoise : 0.98);
   if (gained) {
     best->accepted = true;
-    current_ = best->plan, spent_ = largest(best->error);
+    current_ = best->plan, error_ = best->error;
     say(fmt::format("{}: {} {:.2f}x, error {:.3g}", spec.name, best->option, best->before / best->after, largest(best->error)));
   } else if (turn == 1) {
     say(fmt::format("{}: nothing gained", spec.name));

@@ -38,6 +38,18 @@ TEST(Distance, OfEqualAndUnequalClips) {
   EXPECT_THROW(distance(a, b), Error);
 }
 
+TEST(Distance, OfDecodersBehindTheSameLatents) {
+  Distance a, b;
+  a.latents = b.latents = 0.2, a.frames = 0.05, b.frames = 0.15;
+  EXPECT_EQ(largest(a), largest(b));
+  EXPECT_LT(total(a), total(b));
+  EXPECT_TRUE(worse(b, a));
+  EXPECT_FALSE(worse(a, b));
+  EXPECT_FALSE(worse(a, a));
+  b = a, b.latents *= 1.01;
+  EXPECT_FALSE(worse(b, a));
+}
+
 TEST(Optimize, StaysInTheBudgetAndWritesAPlanThatReads) {
   OptimizeOptions o = small();
   o.output = testing::TempDir() + "/plan_test.json", o.report = testing::TempDir() + "/plan_test.html";

@@ -71,4 +71,11 @@ Distance distance(const ClipOutput& a, const ClipOutput& b) {
 
 double largest(const Distance& d) { return std::max({d.latents, d.audio_latents, d.frames, d.sound}); }
 
+double total(const Distance& d) { return d.latents + d.audio_latents + d.frames + d.sound; }
+
+bool worse(const Distance& d, const Distance& than) {
+  constexpr double kMore = 1.02;
+  return d.latents > kMore * than.latents || d.audio_latents > kMore * than.audio_latents || d.frames > kMore * than.frames || d.sound > kMore * than.sound;
+}
+
 }  // namespace zt

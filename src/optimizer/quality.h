@@ -28,6 +28,10 @@ struct Distance {
 Distance distance(const ClipOutput& reference, const ClipOutput& other);
 // The one error that budgets are held against: the largest of latents, frames and sound, so that a decoder's own error counts too.
 double largest(const Distance& d);
+// The sum of its parts: tells plans apart whose largest error is the same one, such as decoders behind the same latents.
+double total(const Distance& d);
+// Whether a part of `d` is larger than that of `than` by more than a fiftieth.
+bool worse(const Distance& d, const Distance& than);
 
 // Relative L2: |a - b| / |a|; 0 for equal ones, 1 where a is zero and b is not. Sizes must agree.
 template <class T>
