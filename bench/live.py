@@ -28,7 +28,7 @@ PROMPTS = [f"a {colour} {shape} {moves} on a {ground} background" for colour, sh
 class Server:
     def __init__(self, a, isa, data):
         env = {**os.environ, **({} if isa == "best" else {"ZT_ISA": isa})}
-        args = [a.zoetrope, "serve", "--model", a.model, "--port", "0", "--data", data, "--plan", a.plan, "--threads", "2"]
+        args = [a.zoetrope, "serve", "--model", a.model, "--port", "0", "--data", data, "--plan", a.plan, "--threads", "2", "--max-live", str(max(4, a.channels))]
         self.process = subprocess.Popen(args, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env)
         line = self.process.stderr.readline()
         self.port = int(re.search(rb"http://127\.0\.0\.1:(\d+)", line).group(1))
