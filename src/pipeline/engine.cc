@@ -60,10 +60,7 @@ MemoryUse Engine::fit(const Request& request) {
     return use;
   }
   if (!report_) report_ = inspect_model(index_.folder, false);
-  const Geometry g = resolve_geometry(request, index_.canvas_multiple());
-  const std::string transformer = transformer_of(request.task);
-  const int64_t hidden = memory_needs(*report_, plan_, transformer).hidden;
-  return fit_memory(*report_, plan_, transformer, working_bytes(request_rows(request, g, index_), hidden, g.width, g.height), !request.adapters.empty(), memory_limit_);
+  return fit_request(*report_, plan_, transformer_of(request.task), request, resolve_geometry(request, index_.canvas_multiple()), memory_limit_);
 }
 
 Denoiser& Engine::denoiser(const Request& request) {

@@ -58,6 +58,13 @@ void count(PartReport& part, const TensorSpec& s, const WeightFiles& files) {
   if (matrix) part.largest = std::max(part.largest, n);
 }
 
+// The part of a component's first block that a tensor belongs to; null for others.
+PartReport* part_of(ComponentReport& c, std::string_view tensor) {
+  constexpr std::string_view kFirst = "transformer_blocks.0.";
+  if (!tensor.starts_with(kFirst)) return nullptr;
+  return tensor.substr(kFirst.size()).starts_with("adaln") ? &c.block_adaln : &c.block;
+}
+
 // Holds the files of one component against its table.
 void check_component(ComponentReport& c, const std::string& folder, const WeightFiles& files, const TensorSpecs& specs, bool verify, int64_t& checked) {
   c.files = files.file_count();
@@ -72,16 +79,14 @@ void check_component(ComponentReport& c, const std::string& folder, const Weight
       c.dead_parameters += n;
     } else {
       count(c, s, files);
-      constexpr std::string_view kFirst = "transformer_blocks.0.";
-      if (s.name.starts_with(kFirst)) count(s.name.substr(kFirst.size()).starts_with("adaln") ? c.block_adaln : c.block, s, files);
+      if (PartReport* part = part_of(c, s.name)) count(*part, s, files);
     }
   }
   const Binding bound = bind_tensors(files, specs);
   for (size_t i = 0; i < specs.size(); ++i)
-    if (const Stored* t = bound.tensors[i].stored; t && specs[i].name.starts_with("transformer_blocks.0.")) {
-      const int64_t bytes = (t->bytes.bytes() + (t->scale.data ? t->scale.bytes() : 0)) / (is_fused(bound.tensors[i].order.rows) ? 3 : 1);
-      (specs[i].name.find("adaln") != std::string::npos ? c.block_adaln : c.block).file_bytes += bytes;
-    }
+    if (PartReport* part = part_of(c, specs[i].name))
+      if (const Stored* t = bound.tensors[i].stored)
+        part->file_bytes += (t->bytes.bytes() + (t->scale.data ? t->scale.bytes() : 0)) / (is_fused(bound.tensors[i].order.rows) ? 3 : 1);
   for (const std::string& name : bound.missing) c.problems.push_back(fmt::format("{}: tensor {} is missing", folder, name));
   for (const std::string& name : bound.unexpected) c.problems.push_back(fmt::format("{}: tensor {} is not one of this model's", files.origin(), name));
   c.problems.insert(c.problems.end(), bound.misfits.begin(), bound.misfits.end());

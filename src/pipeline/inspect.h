@@ -14,7 +14,7 @@ namespace zt {
 struct PartReport {
   int64_t vectors = 0, matrices = 0, bf16_matrices = 0;      // the last: of matrices that the file holds as bf16
   int64_t largest = 0;                                       // of a matrix
-  int64_t file_bytes = 0;                                    // of tensors on disk; only of blocks
+  int64_t file_bytes = 0;                                    // of tensors on disk; of a component all, also those that are not read
 };
 
 struct ComponentReport : PartReport {
@@ -23,7 +23,6 @@ struct ComponentReport : PartReport {
   size_t files = 0, tensors = 0;
   int64_t parameters = 0;                                    // of the table; those never read are in dead_parameters too
   int64_t dead_parameters = 0;
-  int64_t file_bytes = 0;                                    // of all tensors on disk
   std::map<std::string, int64_t> dtypes;                     // tensors of each type
   int64_t hidden_size = 0, blocks = 0;                       // of a transformer
   PartReport block, block_adaln;                             // its first block, all are alike: without its modulation matrix, and that

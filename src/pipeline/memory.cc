@@ -60,6 +60,13 @@ MemoryUse fit_memory(const ModelReport& report, const Plan& plan, const std::str
   return use;
 }
 
+MemoryUse fit_request(const ModelReport& report, const Plan& plan, const std::string& transformer, const Request& request, const Geometry& g, int64_t limit) {
+  const auto c = std::find_if(report.components.begin(), report.components.end(), [&](const ComponentReport& r) { return r.name == transformer; });
+  const int64_t hidden = c == report.components.end() ? 0 : c->hidden_size;
+  const int64_t working = working_bytes(request_rows(request, g, report.index), hidden, g.width, g.height);
+  return fit_memory(report, plan, transformer, working, !request.adapters.empty(), limit);
+}
+
 std::string memory_text(const MemoryUse& use) {
   auto mib = [](int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; };
   if (!use.fits)

@@ -39,6 +39,8 @@ struct MemoryUse {
 MemoryUse fit_memory(const MemoryNeeds& needs, int64_t working, bool adapters, int64_t limit);
 // The same for a model under a plan; where not all stays, `instead` says what would help.
 MemoryUse fit_memory(const ModelReport& report, const Plan& plan, const std::string& transformer, int64_t working, bool adapters, int64_t limit);
+// The same for what a request needs beside the weights.
+MemoryUse fit_request(const ModelReport& report, const Plan& plan, const std::string& transformer, const Request& request, const Geometry& geometry, int64_t limit);
 
 // What a user is told of a transformer that does not stay whole; empty for one that does.
 std::string memory_text(const MemoryUse& use);

@@ -32,9 +32,7 @@ MemoryStory memory_story(const ModelReport& r, const InspectOptions& o) {
   for (Plan& p : compact_plans()) plans.push_back(std::move(p));
   for (const Plan& plan : plans) {
     if (s.plans.size() > 1 && s.plans.back().second.fits && !s.plans.back().second.streamed_bytes) break;   // smaller ones are for those whom nothing else fits
-    const MemoryNeeds needs = memory_needs(r, plan, r.index.has_transformer ? "transformer" : "transformer_ref");
-    const int64_t working = working_bytes(request_rows(request, s.clip, r.index), needs.hidden, s.clip.width, s.clip.height);
-    s.plans.emplace_back(plan.name, fit_memory(needs, working, false, s.limit));
+    s.plans.emplace_back(plan.name, fit_request(r, plan, r.index.has_transformer ? "transformer" : "transformer_ref", request, s.clip, s.limit));
   }
   return s;
 }
