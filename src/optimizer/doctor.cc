@@ -95,8 +95,7 @@ void print(const Diagnosis& d) {
     if (c.tensors) out += fmt::format("  {:<16} {:>13} parameters, {:>9} on disk, {}\n", c.name, c.parameters, size_text(c.file_bytes), types_of(c));
   if (d.dims_known) {
     out += fmt::format("\n{}, {} of memory may be used\n{}x{}, {} frames ({:.2f} s), forecast:\n\n", d.hardware.name, size_text(d.usable_bytes), d.clip.width,
-    d.clip.height,
-                       d.clip.frames, static_cast<double>(d.clip.frames) / h3::kFps);
+                       d.clip.height, d.clip.frames, static_cast<double>(d.clip.frames) / h3::kFps);
     out += fmt::format("{:<12} {:>11} {:>10} {:>18} {:>10} {:>10}  slowest stage\n", "plan", "evaluations", "seconds", "for each of clip", "memory", "error");
     for (const Forecast& f : d.plans) {
       const auto slowest = std::max_element(f.predicted.stages.begin(), f.predicted.stages.end(), [](auto& a, auto& b) { return a.seconds < b.seconds; });
