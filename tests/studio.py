@@ -455,7 +455,6 @@ def live_tests(tab, server, watch=8000, while_playing=lambda: None):
 def phone_tests(tab, server):
     """A clip is made and played, a channel opened, steered and ended, at a phone's width."""
     page = tab.page
-    fits = lambda what: check(f"{what} {tab.name}: nothing sticks out at the side", page.evaluate("document.documentElement.scrollWidth <= innerWidth"))   # noqa: E731
     wide = lambda selector: page.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().width / innerWidth")   # noqa: E731
     tab.open("#create")
     page.get_by_label("Prompt", exact=True).fill(PROMPT)
@@ -464,10 +463,10 @@ def phone_tests(tab, server):
     page.wait_for_function("() => document.querySelector('zt-clip video')?.currentTime > 0", timeout=60000)
     check(f"create {tab.name}: the clip plays over {100 * wide('zt-clip video'):.0f} % of the width", wide("zt-clip video") > 0.8)
     done(page)
-    fits("create, a clip")
+    fits(tab, "create, a clip")
     page.evaluate("document.querySelector('zt-clip video').scrollIntoView()")
     tab.shot("create-phone")
-    live_tests(tab, server, 3000, lambda: fits("live, playing"))
+    live_tests(tab, server, 3000, lambda: fits(tab, "live, playing"))
 
 
 def isa_tests(zoetrope, browser, folder, isa):
@@ -541,13 +540,17 @@ def no_serious_violation(page, what):
     check(f"axe {what}: no serious violation" + "".join(f"\n     {v['id']}: {v['nodes'][0]['html'][:150]}" for v in serious), not serious)
 
 
+def fits(tab, what):
+    check(f"{what} {tab.name}: nothing sticks out at the side", tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
 def axe_tests(tab, pages=("#create", "#live", "#jobs", "#compare", "#blind", "#system")):
     for fragment in pages:
         tab.open("#none"), tab.open(fragment)
         tab.page.wait_for_timeout(600)
         tab.shot(fragment[1:])
         no_serious_violation(tab.page, f"{fragment} {tab.name}")
-        check(f"{fragment} {tab.name}: nothing sticks out at the side", tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+        fits(tab, fragment)
 
 
 def keyboard_tests(tab):
