@@ -10,45 +10,19 @@ import argparse
 import http.client
 import json
 import os
-import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
 
+from serving import Server
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPTS = [f"a {colour} {shape} {moves} on a {ground} background" for colour, shape, moves, ground in (
     ("large yellow", "circle", "bounces slowly", "navy"), ("small red", "square", "slides left", "light"), ("large green", "star", "spins", "dark"),
     ("small white", "ring", "orbits", "navy"), ("large blue", "triangle", "rises", "light"), ("large red", "circle", "falls", "dark"))]
-
-
-class Server:
-    def __init__(self, a, isa, data):
-        env = {**os.environ, **({} if isa == "best" else {"ZT_ISA": isa})}
-        args = [a.zoetrope, "serve", "--model", a.model, "--port", "0", "--data", data, "--plan", a.plan, "--threads", "2", "--max-live", str(max(4, a.channels))]
-        self.process = subprocess.Popen(args, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env)
-        line = self.process.stderr.readline()
-        self.port = int(re.search(rb"http://127\.0\.0\.1:(\d+)", line).group(1))
-        self.drain = subprocess.Popen(["cat"], stdin=self.process.stderr, stdout=subprocess.DEVNULL)
-
-    def json(self, path, body=None, method=None):
-        data = json.dumps(body).encode() if body is not None else None
-        r = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"} if data else {}, method=method)
-        with urllib.request.urlopen(r, timeout=60) as answer:
-            return json.loads(answer.read())
-
-    def rss(self):
-        """Resident MiB."""
-        with open(f"/proc/{self.process.pid}/status") as f:
-            return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) / 1024
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(60)
-        self.drain.wait(10)
 
 
 def first_fragment(port, body):
@@ -83,10 +57,8 @@ def requests(server, count):
 def meeting(server, live, folder, seconds=20):
     """Contacts of a bouncing object in the picture and onsets in the sound of the next `seconds` of a channel; how many have one
     of the other within a frame. What lies within half a second of the recording's ends counts for neither."""
-    sys.path[:0] = [HERE + "/../nano", HERE + "/../nano/evaluate"]
-    import clips
-    import hearing
-    import sight
+    sys.path.insert(0, HERE + "/../nano")
+    from evaluate import clips, hearing, scores, sight
     path, end = folder + "/recorded.mp4", time.time() + seconds
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v1/live/{live}/stream", timeout=60) as stream, open(path, "wb") as f:
         while time.time() < end and (part := stream.read1(1 << 16)):
@@ -95,8 +67,7 @@ def meeting(server, live, folder, seconds=20):
     length = min(len(v) / 24, a.shape[1] / 32000)
     seen, heard = sight.contacts(sight.Sight(v)), hearing.onsets(a)
     inner = lambda times: [t for t in times if 0.5 < t < length - 0.5]   # noqa: E731
-    near = lambda some, others: int(sum(min((abs(t - o) for o in others), default=length) < 1.001 / 24 for t in inner(some)))   # noqa: E731
-    return dict(seconds=round(length, 2), contacts=len(inner(seen)), with_onset=near(seen, heard), onsets=len(inner(heard)), with_contact=near(heard, seen))
+    return dict(seconds=round(length, 2), contacts=len(inner(seen)), with_onset=scores.near(inner(seen), heard), onsets=len(inner(heard)), with_contact=scores.near(inner(heard), seen))
 
 
 def watch(server, minutes, folder):
@@ -196,7 +167,7 @@ if __name__ == "__main__":
         for name, run in (("first_fragment_seconds", lambda s, d: requests(s, a.requests) if a.requests else None),
                           ("browser", lambda s, d: watch(s, a.minutes, d) if a.minutes else None), ("content", lambda s, d: hour(s, a.hour, a.channels) if a.hour else None)):
             with tempfile.TemporaryDirectory() as data:
-                server = Server(a, isa, data)
+                server = Server(a.zoetrope, a.model, data, "--plan", a.plan, "--max-live", max(4, a.channels), isa=isa)
                 try:
                     found = run(server, data)
                 finally:
@@ -206,5 +177,4 @@ if __name__ == "__main__":
         row["command"] = " ".join(["script/bench live"] + sys.argv[1:])
         print(json.dumps(row), flush=True)
         if not a.no_append:
-            with open(HERE + "/results/live.jsonl", "a") as f:
-                f.write(json.dumps(row) + "\n")
+            turns.append(HERE + "/results/live.jsonl", row)

@@ -12,11 +12,12 @@ import multiprocessing
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+
+from serving import Server
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BODY = dict(prompt="a red circle bounces", num_frames=5, evaluations=1, size="32x32")
@@ -99,10 +100,8 @@ async def settle(port, accepted, seconds, memory):
 def load(zoetrope, model, jobs, connections, warm):
     """A first wave of `warm` jobs fills caches; then `jobs` of them are looked at, and the resident memory before and after."""
     with tempfile.TemporaryDirectory() as data:
-        args = [zoetrope, "serve", "--model", model, "--port", "0", "--data", data, "--threads", "2"]
-        server = subprocess.Popen(list(map(str, args)), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        port = int(re.search(rb"http://127\.0\.0\.1:(\d+)", server.stderr.readline()).group(1))
-        drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=subprocess.DEVNULL)
+        server = Server(zoetrope, model, data)
+        port = server.port
         try:
             manager = multiprocessing.Manager()
             ids, done, out = manager.list(), multiprocessing.Event(), multiprocessing.Queue()
@@ -119,9 +118,7 @@ def load(zoetrope, model, jobs, connections, warm):
             times = sorted(out.get(timeout=30))
             watcher.join()
         finally:
-            server.terminate()
-            code = server.wait(60)
-            drain.wait(10)
+            code = server.stop()
     at = lambda q: round(times[min(len(times) - 1, int(q * len(times)))], 2)
     return dict(jobs=jobs, connections=connections, accepted=len(set(accepted)), ended=ended, fill_seconds=round(filled, 2), seconds=round(seconds, 2),
                 status_calls=len(times), status_ms=dict(p50=at(.5), p99=at(.99), max=at(1)), rss_mib=memory, rss_growth=round(memory[-1] / memory[0] - 1, 4), exit=code)
@@ -141,5 +138,4 @@ if __name__ == "__main__":
     row = turns.origin("load", model=os.path.relpath(os.path.abspath(a.model), HERE + "/.."), **found, command=" ".join(["script/bench load"] + sys.argv[1:]))
     print(json.dumps(row))
     if not a.no_append:
-        with open(HERE + "/results/load.jsonl", "a") as f:
-            f.write(json.dumps(row) + "\n")
+        turns.append(HERE + "/results/load.jsonl", row)
