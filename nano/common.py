@@ -1,6 +1,8 @@
-"""What every trainer shares: a pausable clock, the checkpoint a minute, the learning rate by deadline, the run log."""
-import argparse, csv, os, time
+"""What every trainer shares: a pausable clock, processes that average gradients, the checkpoint a minute, the learning rate by deadline, the run log."""
+import argparse, csv, datetime, os, time
+import numpy as np
 import torch
+import torch.distributed as dist
 import codec as C
 
 
@@ -13,6 +15,43 @@ def args(**more):
     for k, v in more.items():
         ap.add_argument("--" + k, type=type(v), default=v)
     return ap.parse_args()
+
+
+def shares(values):
+    """Numbers -> shares that sum to 1."""
+    x = np.array([float(v) for v in values])
+    return x / x.sum()
+
+
+class Ranks:
+    """The processes of one run (WORLD=N RANK=0.. RDV=file; alone without them), which average their gradients. torch's threads: NT."""
+    def __init__(self):
+        self.world, self.rank = int(os.environ.get("WORLD", "1")), int(os.environ.get("RANK", "0"))
+        self.first = self.rank == 0
+        torch.set_num_threads(int(os.environ.get("NT", "1")))
+
+    def join(self):
+        """Waits for the others; once everything else is ready."""
+        if self.world > 1:
+            dist.init_process_group("gloo", init_method="file://" + os.environ["RDV"], rank=self.rank, world_size=self.world, timeout=datetime.timedelta(minutes=30))
+
+    def agree(self, late):
+        """Whether to stop: the first process's clock counts."""
+        flag = torch.tensor(float(late))
+        if self.world > 1:
+            dist.broadcast(flag, 0)
+        return flag.item() > 0
+
+    def average(self, params):
+        """Every parameter's gradient becomes the mean over the processes; a process without one counts as zero."""
+        if self.world == 1:
+            return
+        for p in params:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        flat = torch.cat([p.grad.view(-1) for p in params])
+        dist.all_reduce(flat)
+        for p, g in zip(params, (flat / self.world).split([p.numel() for p in params])):
+            p.grad.copy_(g.view_as(p))
 
 
 class Clock:

@@ -6,7 +6,6 @@ clip then begins at a moment the caption doesn't tell, and captions name less, s
 --cont: continuation, as live channels need it. A window of 73 frames whose first 22 (7 latents, 37 audio latents) are given, at any time of
 the world; in a fifth of them the given ones are another clip and the caption's own starts at its beginning: a new prompt cuts.
 WORLD=2 RANK=0|1 RDV=file: two processes that average gradients."""
-import os, time
 import numpy as np
 import torch
 import codec as C
@@ -158,8 +157,7 @@ def losses(m, te, b):
 
 def main():
     a = K.args(muon=3e-3, adam=1.5e-3, scale=1., fl=.22, cont=0., mix="0.5,0.28,0.12,0.1", ema=.995, freeze_text=0)
-    W, R = int(os.environ.get("WORLD", "1")), int(os.environ.get("RANK", "0"))
-    torch.set_num_threads(int(os.environ.get("NT", "1")))
+    ranks = K.Ranks()
     tok = h3.tokenizer()
     te, m = h3.make_te(h3.special_ids(tok)), h3.make_dit()
     mu, ad = [], []
@@ -170,6 +168,7 @@ def main():
         hold = {id(p) for x in (te, m.context_embedder, m.token_refiner) for p in x.parameters()}
         for p in [p for p in mu + ad if id(p) in hold]:
             p.requires_grad_(False)
+    live = [p for p in mu + ad if p.requires_grad]
     om = torch.optim.Muon(mu, lr=a.muon, weight_decay=.01, adjust_lr_fn="match_rms_adamw", momentum=.95)
     oa = torch.optim.AdamW(ad, lr=a.adam, betas=(.9, .98), weight_decay=.01)
 
@@ -186,26 +185,19 @@ def main():
             oa.load_state_dict(c["oa"])
     if ema is None:
         ema = {k: v.detach().clone() for k, v in sd().items()}
-    s = a.seed * 1000003 + step * 17 + R
-    torch.manual_seed(s)
-    get = Batcher(s, h3.Presenter(tok), a.scale, s - R)
-    if W > 1:
-        import datetime
-        import torch.distributed as dist
-        dist.init_process_group("gloo", init_method="file://" + os.environ["RDV"], rank=R, world_size=W, timeout=datetime.timedelta(minutes=30))
-        allp = mu + ad
-        flat = torch.zeros(sum(p.numel() for p in allp) + 1)
-    mix = np.array([float(x) for x in a.mix.split(",")])
-    mix /= mix.sum()
+    turn = a.seed * 1000003 + step * 17
+    torch.manual_seed(turn + ranks.rank)
+    get = Batcher(turn + ranks.rank, h3.Presenter(tok), a.scale, turn)
+    mix = K.shares(a.mix.split(","))
+    ranks.join()
     clock, av = K.Clock(a.seconds, a.decay), {}
     step0 = step
-    tspent = spent
 
     def ckpt():
-        K.save(a.name, dict(s=sd(), ema=ema, om=om.state_dict(), oa=oa.state_dict(), step=step, seen=seen, spent=tspent + clock.cpu() * W))
+        K.save(a.name, dict(s=sd(), ema=ema, om=om.state_dict(), oa=oa.state_dict(), step=step, seen=seen, spent=spent + clock.cpu() * ranks.world))
     while True:
         el = clock.tick()
-        if W == 1 and el > a.seconds:
+        if ranks.agree(el > a.seconds):
             break
         f = clock.factor(step - step0)
         for o, l in ((om, a.muon), (oa, a.adam)):
@@ -214,43 +206,26 @@ def main():
         b = get(mix, a.fl, a.cont)
         loss, lv, la = losses(m, te, b)
         (loss + la).backward()
-        if W > 1:
-            o = 0
-            for p in allp:
-                flat[o:o + p.numel()] = p.grad.view(-1) if p.grad is not None else 0
-                o += p.numel()
-            flat[-1] = float(R == 0 and el > a.seconds)
-            dist.all_reduce(flat)
-            if flat[-1] > 0:
-                break
-            flat.div_(W)
-            o = 0
-            for p in allp:
-                if p.grad is None:
-                    p.grad = torch.zeros_like(p)
-                p.grad.view(-1).copy_(flat[o:o + p.numel()])
-                o += p.numel()
-        for p in (p for p in mu + ad if not p.requires_grad):
-            p.grad = None
+        ranks.average(live)
         torch.nn.utils.clip_grad_norm_(ad, 1.0)
         om.step()
         oa.step()
         om.zero_grad(set_to_none=True)
         oa.zero_grad(set_to_none=True)
         step += 1
-        seen += len(b["x0"]) * W
-        if R == 0:
+        seen += len(b["x0"]) * ranks.world
+        if ranks.first:
             K.ema_update(ema, sd(), step - step0 + (1000 if c else 0), a.ema)
             k = b["F"] if b["task"] == "t2va" else b["task"]
             for n, x in ((f"v{k}", lv), (f"a{k}", la)):
                 av[n] = x.item() if n not in av else .96 * av[n] + .04 * x.item()
             if clock.due():
-                row = dict(step=step, seen=seen, wall=round(el), cpu=round(tspent + clock.cpu() * W), lr=round(f, 3))
+                row = dict(step=step, seen=seen, wall=round(el), cpu=round(spent + clock.cpu() * ranks.world), lr=round(f, 3))
                 for k in (*LENGTHS, "fl2va", "cont"):
                     row.update({f"v{k}": round(av.get(f"v{k}", 0), 4), f"a{k}": round(av.get(f"a{k}", 0), 4)})
                 K.log(a.name, **row)
                 ckpt()
-    if R == 0:
+    if ranks.first:
         ckpt()
     print("final", step, seen)
 

@@ -79,8 +79,7 @@ def walk(m, T, b, n, sv, sa, cw, av):
 def main():
     a = K.args(base="dit", rank=14, lr=1.5e-3, scale=.75, fl=.06, cont=.12, mix="0.35,0.3,0.2,0.15", counts="1:0.5,2:0.5",
                video_shift=12., audio_shift=3., evaluations=2, ema=.98)
-    W, R = int(os.environ.get("WORLD", "1")), int(os.environ.get("RANK", "0"))
-    torch.set_num_threads(int(os.environ.get("NT", "1")))
+    ranks = K.Ranks()
     tok = h3.tokenizer()
     te, m = h3.make_te(h3.special_ids(tok)), h3.make_dit()
     for x, s in zip((m, te), base(a.base)):
@@ -101,27 +100,17 @@ def main():
     schedule = dict(evaluations=a.evaluations, video_shift=a.video_shift, audio_shift=a.audio_shift)
     cw = torch.as_tensor(C.PC["vs"] / C.PC["vs"].mean()).repeat_interleave(4)   # components count as much as they show
     counts, share = zip(*((int(n), float(p)) for n, p in (x.split(":") for x in a.counts.split(","))))
-    share, mix = np.array(share) / sum(share), np.array([float(x) for x in a.mix.split(",")])
-    mix /= mix.sum()
+    share, mix = K.shares(share), K.shares(a.mix.split(","))
     clock, step0 = K.Clock(a.seconds, a.decay), step
 
     def ckpt():
-        K.save(a.name, dict(s={k: p.detach() for k, p in named.items()}, ema=ema, opt=opt.state_dict(), av=av, step=step, seen=seen, spent=spent + clock.cpu() * W))
+        K.save(a.name, dict(s={k: p.detach() for k, p in named.items()}, ema=ema, opt=opt.state_dict(), av=av, step=step, seen=seen, spent=spent + clock.cpu() * ranks.world))
         write(f"{C.WORK}/{a.name}.safetensors", ema, a.rank, schedule)
-    s = a.seed * 1000003 + step * 17 + R
-    torch.manual_seed(s)
-    get = Batcher(s, h3.Presenter(tok), a.scale, s - R) if a.seconds > 0 else None
-    if W > 1:
-        import datetime
-        import torch.distributed as dist
-        dist.init_process_group("gloo", init_method="file://" + os.environ["RDV"], rank=R, world_size=W, timeout=datetime.timedelta(minutes=30))
-    while True:
-        late = float(clock.tick() > a.seconds)
-        if W > 1:                                             # rank 0's clock counts
-            late = torch.tensor(late)
-            dist.broadcast(late, 0)
-        if late:
-            break
+    turn = a.seed * 1000003 + step * 17
+    torch.manual_seed(turn + ranks.rank)
+    get = Batcher(turn + ranks.rank, h3.Presenter(tok), a.scale, turn) if a.seconds > 0 else None
+    ranks.join()
+    while not ranks.agree(clock.tick() > a.seconds):
         f = clock.factor(step - step0, 30)
         for g in opt.param_groups:
             g["lr"] = a.lr * f
@@ -130,22 +119,18 @@ def main():
         with torch.no_grad():
             T = h3.encode_text(te, b["ids"], b["pixels"], b["grid"])
         walk(m, T, b, n, a.video_shift, a.audio_shift, cw, av)
-        if W > 1:
-            flat = torch.cat([p.grad.view(-1) for p in named.values()])
-            dist.all_reduce(flat)
-            for p, g in zip(named.values(), (flat / W).split([p.numel() for p in named.values()])):
-                p.grad.copy_(g.view_as(p))
+        ranks.average(list(named.values()))
         torch.nn.utils.clip_grad_norm_(named.values(), 5.0)
         opt.step()
         opt.zero_grad(set_to_none=True)
         step += 1
-        seen += len(b["x0"]) * W
+        seen += len(b["x0"]) * ranks.world
         K.ema_update(ema, named, step, a.ema)
-        if R == 0 and clock.due():
-            K.log(a.name, step=step, seen=seen, wall=round(clock.tick()), cpu=round(spent + clock.cpu() * W), lr=round(f, 3),
+        if ranks.first and clock.due():
+            K.log(a.name, step=step, seen=seen, wall=round(clock.tick()), cpu=round(spent + clock.cpu() * ranks.world), lr=round(f, 3),
                   **{x: round(av.get(x, 0), 5) for t in (*LENGTHS, "fl2va", "cont") for i in range(max(counts)) for x in (f"v{t}.{i + 1}", f"a{t}.{i + 1}")})
             ckpt()
-    if R == 0:
+    if ranks.first:
         ckpt()
         print("final", step, seen)
 
