@@ -171,16 +171,105 @@ def seen_soon(s, folder):
     s.request("DELETE", f"/v1/live/{live}")
 
 
+def attributes(line):
+    """The attribute list of a tag: quoted and plain values."""
+    return {k: v.strip('"') for k, v in re.findall(r'([A-Z-]+)=("[^"]*"|[^,]*)', line.split(":", 1)[1])}
+
+
+def playlist(text):
+    """A media playlist: single tags, segments (number, seconds, parts), parts of the open one, what is hinted at."""
+    p = types.SimpleNamespace(tags={}, segments=[], parts=[], hint=None)
+    for line in text.splitlines():
+        if line.startswith("#EXT-X-PART:"):
+            p.parts.append(attributes(line))
+        elif line.startswith("#EXT-X-PRELOAD-HINT:"):
+            p.hint = attributes(line)
+        elif line.startswith("#EXTINF:"):
+            seconds = float(line[8:].rstrip(","))
+        elif line.startswith("#"):
+            name, _, value = line.partition(":")
+            p.tags[name] = value
+        else:
+            p.segments.append(types.SimpleNamespace(uri=line, seconds=seconds, parts=p.parts))
+            p.parts = []
+    p.first = int(p.tags["#EXT-X-MEDIA-SEQUENCE"])
+    return p
+
+
 def hls(s, live, folder):
     base = f"/v1/live/{live}/"
     r = s.request("GET", base + "index.m3u8")
-    lines = r.data.decode().splitlines()
-    names = [x for x in lines if x.startswith("segment")]
-    check("a playlist", lines[0] == "#EXTM3U" and '#EXT-X-MAP:URI="init.mp4"' in lines and len(names) >= 3 and r.getheader("Content-Type") == "application/vnd.apple.mpegurl", lines[:8])
-    data = s.request("GET", base + "init.mp4").data + b"".join(s.request("GET", base + n).data for n in names)
-    v, a, _ = frames(data, folder)
-    check("its segments play", len(v) == 17 * len(names) and len(a) > 0, (len(v), len(names)))
-    check("a segment that is not there", s.request("GET", base + "segment.m4s?n=999999").status == 404 and s.request("GET", base + "segment.m4s?n=x").status == 400)
+    p = playlist(r.data.decode())
+    control, target = attributes("x:" + p.tags["#EXT-X-SERVER-CONTROL"]), float(attributes("x:" + p.tags["#EXT-X-PART-INF"])["PART-TARGET"])
+    check("a playlist", "#EXTM3U" in p.tags and p.tags["#EXT-X-MAP"] == 'URI="init.mp4"' and len(p.segments) >= 2 and r.getheader("Content-Type") == "application/vnd.apple.mpegurl",
+          r.data[:300])
+    check("it says how to wait", control["CAN-BLOCK-RELOAD"] == "YES" and float(control["PART-HOLD-BACK"]) >= 3 * target, control)
+    check("no segment is longer than said", all(round(x.seconds) <= int(p.tags["#EXT-X-TARGETDURATION"]) for x in p.segments), [x.seconds for x in p.segments])
+    check("parts are within their target, and their sum is the segment", all(float(q["DURATION"]) <= target for x in p.segments for q in x.parts) and
+          all(not x.parts or abs(sum(float(q["DURATION"]) for q in x.parts) - x.seconds) < 1e-3 for x in p.segments) and any(x.parts for x in p.segments))
+    init, whole = s.request("GET", base + "init.mp4").data, [s.request("GET", base + x.uri).data for x in p.segments]
+    v, a, _ = frames(init + b"".join(whole), folder)
+    check("its segments play", len(v) == 51 * len(whole) and len(a) > 0, (len(v), len(whole)))
+    parted = [(x, data) for x, data in zip(p.segments, whole) if x.parts]
+    got = [[s.request("GET", base + q["URI"]).data for q in x.parts] for x, _ in parted]
+    check("parts are their segment, byte for byte", parted and all(b"".join(q) == data for q, (_, data) in zip(got, parted)))
+    said = [q.get("INDEPENDENT") == "YES" for x, _ in parted for q in x.parts]
+    check("an independent part plays alone", all(said) and all(len(frames(init + q, folder)[0]) == 17 for q in got[-1]), said)
+
+    start, waits, now, seen = time.time(), [], p, 0
+    while time.time() - start < 10:   # as a player: the list with the next part, again and again
+        check("the hint is the part after the last", now.hint["URI"] == f"segment.m4s?n={now.first + len(now.segments)}&part={len(now.parts)}", now.hint) if seen == 0 else None
+        n, part = now.first + len(now.segments), len(now.parts)
+        sent = time.time()
+        r = s.request("GET", f"{base}index.m3u8?_HLS_msn={n}&_HLS_part={part}")
+        waits.append(time.time() - sent)
+        now, seen = playlist(r.data.decode()), seen + 1
+        if now.first + len(now.segments) < n or (now.first + len(now.segments) == n and len(now.parts) <= part):
+            check("a reload that waited has what it waited for", False, (n, part, r.data.decode()[-300:]))
+    check(f"reloads wait for the next part ({seen}, {max(waits):.2f} s at most)", 10 <= seen <= 24 and 0.3 < max(waits) < 4, (seen, waits))
+    check("old parts vanish, later old segments", not now.segments[0].parts and now.segments[-1].parts and now.first > p.first, (now.first, p.first))
+    check("a segment that is listed no more can be had for a while", s.request("GET", base + p.segments[0].uri).data == whole[0])
+    hinted = s.request("GET", base + now.hint["URI"])
+    later = playlist(s.request("GET", base + "index.m3u8").data.decode())
+    check("the hinted part is sent as soon as it is there", hinted.status == 200 and now.hint["URI"] in [q["URI"] for x in later.segments for q in x.parts] + [q["URI"] for q in later.parts])
+
+    last = later.first + len(later.segments) - 1
+    for query, field in ((f"_HLS_msn={last + 5}", "_HLS_msn"), ("_HLS_msn=9223372036854775807", "_HLS_msn"), ("_HLS_msn=99999999999999999999", "_HLS_msn"), ("_HLS_msn=x", "_HLS_msn"),
+                         ("_HLS_msn=-1", "_HLS_msn"), ("_HLS_msn=", "_HLS_msn"), ("_HLS_part=0", "_HLS_part"), (f"_HLS_msn={last + 1}&_HLS_part=1.5", "_HLS_part"),
+                         (f"_HLS_msn={last + 3}&_HLS_part=9223372036854775807", "_HLS_part")):
+        r = s.request("GET", f"{base}index.m3u8?{query}")
+        check(f"refused: {query}", r.status == 400 and r.json["error"]["param"] == field, (r.status, r.data))
+    check("what is past is answered at once", s.request("GET", f"{base}index.m3u8?_HLS_msn=0&_HLS_part=7").status == 200)
+    check("a segment that is not there", all(s.request("GET", base + "segment.m4s?" + q).status == e for q, e in
+                                             (("n=999999", 404), ("n=x", 400), ("part=0", 400), (f"n={last}&part=3", 404), (f"n={last + 9}&part=0", 404), (f"n={last}&part=x", 400))))
+    many_wait(s, base)
+    s.request("PATCH", f"/v1/live/{live}", {"paused": True})
+    time.sleep(1.5)   # what is under way comes out
+    now, start = playlist(s.request("GET", base + "index.m3u8").data.decode()), time.time()
+    r = s.request("GET", f"{base}index.m3u8?_HLS_msn={now.first + len(now.segments)}&_HLS_part={len(now.parts)}")
+    check("of a paused channel the list comes as it is after three target durations", r.status == 200 and 5 < time.time() - start < 8, time.time() - start)
+    check("its next part does not come", s.request("GET", base + now.hint["URI"]).status == 404)
+    s.request("PATCH", f"/v1/live/{live}", {"paused": False})
+    played = subprocess.run(["ffmpeg", "-v", "error", "-i", f"http://127.0.0.1:{s.port}{base}index.m3u8", "-t", "6", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], capture_output=True, timeout=60)
+    count = len(played.stdout) // (96 * 64 * 3)
+    check("ffmpeg plays it", 130 <= count <= 146 and not played.stderr, (count, played.stderr[-300:]))
+
+
+def many_wait(s, base):
+    """A hundred players wait for the next part at once: none holds a thread, so others are answered meanwhile."""
+    now = playlist(s.request("GET", base + "index.m3u8").data.decode())
+    next_part = f"{base}index.m3u8?_HLS_msn={now.first + len(now.segments)}&_HLS_part={len(now.parts)}"
+    got = [None] * 100
+    threads = [threading.Thread(target=lambda i=i: got.__setitem__(i, s.request("GET", next_part).data)) for i in range(100)]
+    for t in threads:
+        t.start()
+    start = time.time()
+    ok = all(s.request("GET", "/healthz").status == 200 for _ in range(20))
+    spent = time.time() - start
+    for t in threads:
+        t.join()
+    check("a hundred waiting players hold nobody up", ok and spent < 2, spent)
+    check("and all get the same list", len(set(got)) <= 2 and None not in got, len(set(got)))   # two: a part may come between
 
 
 def beside_jobs(s, live):

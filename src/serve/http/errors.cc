@@ -1,5 +1,7 @@
 #include "serve/http/errors.h"
 
+#include <charconv>
+
 #include "base/json.h"
 
 namespace zt::http {
@@ -26,6 +28,15 @@ Response error_response(int status, const std::string& code, const std::string& 
   r.body = Json{{"error", std::move(error)}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   r.set("Content-Type", "application/json").set("Cache-Control", "no-store");
   return r;
+}
+
+int64_t whole_number(const Request& r, const char* name) {
+  const std::string* text = r.parameter(name);
+  if (!text) return -1;
+  int64_t n = -1;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), n);
+  if (error != std::errc() || end != text->data() + text->size() || n < 0) refuse(name, "{} is \"{}\"; wanted a whole number from 0", name, text->substr(0, 40));
+  return n;
 }
 
 Response error_response(const HttpError& e) {

@@ -25,6 +25,9 @@ template <class... Args>
   throw HttpError(400, "invalid_value", param, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// A whole number of the query; -1 if it is not there. Errors (400): it is none.
+int64_t whole_number(const Request& r, const char* name);
+
 Response error_response(const HttpError& error);
 Response error_response(int status, const std::string& code, const std::string& param, const std::string& message);
 

@@ -1,6 +1,5 @@
 // A video as HLS (RFC 8216bis), under way or finished: a playlist whose segments are runs of the fragments that /stream sends. While the video is
 // made, the fragments of the unfinished segment are listed as parts, and a player may ask for a playlist that does not exist yet and waits for it.
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -59,16 +58,6 @@ std::string playlist(const FragmentIndex& index, const Segments& s, bool ended) 
   parts(s.open, s.whole.size());
   if (ended) out += "#EXT-X-ENDLIST\n";
   return out;
-}
-
-// A whole number of the query; -1 if it is not there.
-int64_t whole_number(const Request& r, const char* name) {
-  const std::string* text = r.parameter(name);
-  if (!text) return -1;
-  int64_t n = -1;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), n);
-  if (error != std::errc() || end != text->data() + text->size() || n < 0) refuse(name, "{} is \"{}\"; wanted a whole number from 0", name, text->substr(0, 40));
-  return n;
 }
 
 // The fragments of a job as they are.

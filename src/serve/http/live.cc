@@ -1,5 +1,4 @@
 // Live channels: open, steer, end, watch.
-#include <charconv>
 #include <tuple>
 
 #include "serve/http/body.h"
@@ -208,40 +207,6 @@ Response Service::live_events(const Request& r, const std::string& id) {
   auto events = std::make_shared<LiveEvents>(find_live(r, id));
   Response out = stream_response("text/event-stream");
   out.stream = [events] { return events->next(); };
-  return out;
-}
-
-Response Service::live_playlist(const Request& r, const std::string& id) {
-  const auto channel = find_live(r, id);
-  channel->touch();
-  Response out = stream_response("application/vnd.apple.mpegurl");
-  out.body = channel->playlist();
-  return out;
-}
-
-Response Service::live_init(const Request& r, const std::string& id) {
-  const auto channel = find_live(r, id);
-  channel->touch();
-  Response out = stream_response("video/mp4");
-  out.body = channel->init();
-  if (out.body.empty()) throw HttpError(404, "not_ready", "id", "nothing of this channel can be played yet");
-  return out;
-}
-
-Response Service::live_segment(const Request& r, const std::string& id) {
-  const auto channel = find_live(r, id);
-  channel->touch();
-  int64_t n = -1;
-  if (const std::string* given = r.parameter("n")) {
-    const auto [end, error] = std::from_chars(given->data(), given->data() + given->size(), n);
-    if (error != std::errc() || end != given->data() + given->size()) n = -1;
-  }
-  if (n < 0) refuse("n", "n is missing or no number of a segment");
-  const LiveChannel::Piece piece = channel->piece(n);
-  if (!piece.fragment) throw HttpError(404, "no_segment", "n", piece.lost ? "that segment is past and no longer kept" : "that segment is not made yet");
-  Response out;
-  out.set("Content-Type", "video/iso.segment").set("Cache-Control", "private, max-age=60");
-  out.body = piece.fragment->bytes;
   return out;
 }
 

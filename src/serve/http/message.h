@@ -45,6 +45,8 @@ struct Response {
   std::string body;
   std::optional<FileBody> file;      // in place of `body`
   Stream stream;                     // in place of both
+  // In place of everything: asked on a pool thread every few hundredths of a second until the answer is there. No thread waits for it.
+  std::function<std::optional<Response>()> later;
   std::optional<uint64_t> length;    // bytes of `stream` in all, where that is known: the answer is then not chunked
   bool slow = false;                 // `stream` may block for a network: it runs where slow requests do
   bool close = false;                // the connection ends with this answer

@@ -40,6 +40,7 @@ namespace {
 constexpr size_t kPiece = 256 << 10;   // of a file read and sent at once
 constexpr size_t kBuffer = 128 << 10;  // of a connection's input, the header with it
 constexpr int kMaxRequests = 100000;   // of one connection
+constexpr auto kLaterTick = std::chrono::milliseconds(25);
 
 std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); }
 
@@ -96,6 +97,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_read_error(ErrorCode ec);
   void dispatch();
   void answer(Response response, bool body_unread);
+  void ask_later();
   void write_header();
   void write_file();
   void step_stream();
@@ -258,8 +260,20 @@ void Session::dispatch() {
   });
 }
 
+void Session::ask_later() {
+  on_pool(false, [this] {
+    auto response = std::make_shared<std::optional<Response>>(response_.later());
+    return [response](Session& s) {
+      if (*response) return s.answer(std::move(**response), false);
+      s.timer_.expires_after(kLaterTick);
+      s.timer_.async_wait([self = s.shared_from_this()](ErrorCode) { self->ask_later(); });
+    };
+  });
+}
+
 void Session::answer(Response response, bool body_unread) {
   response_ = std::move(response);
+  if (response_.later) return ask_later();
   return_body();
   request_.body = {};
   close_after_ = close_after_ || body_unread || response_.close || server_.draining;

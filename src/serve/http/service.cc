@@ -159,13 +159,11 @@ std::optional<Response> Service::admit(Request& r) {
   return std::nullopt;
 }
 
-Response Service::handle(Request& r) {
-  const auto start = std::chrono::steady_clock::now();
-  const Match m = match(r);
+// What `run` answers, or the refusal that it ended in; `code` is then that of its error.
+Response Service::attempt(const Request& r, const Route& route, std::string& code, const std::function<Response()>& run) {
   Response out;
-  std::string code;
   try {
-    out = m.route->run(*this, r, m.id);
+    return run();
   } catch (const HttpError& e) {
     out = error_response(e), code = e.code;
   } catch (const Error& e) {
@@ -177,15 +175,41 @@ Response Service::handle(Request& r) {
     out = error_response(503, code = "out_of_memory", "", "the server is short of memory; try again"), out.set("Retry-After", "5");
   } catch (const std::exception& e) {
     out = error_response(500, code = "internal_error", "", "the server failed on this request; its log says how");
-    std::fprintf(stderr, "zoetrope: %s %s: %s\n", r.method.c_str(), m.route->pattern, e.what());
+    std::fprintf(stderr, "zoetrope: %s %s: %s\n", r.method.c_str(), route.pattern, e.what());
   }
+  return out;
+}
+
+void Service::finish(const Request& r, const Route& route, Response& out, const std::string& code, double seconds) {
   if (!code.empty()) metrics.add("zoetrope_rejections_total", fmt::format("code=\"{}\"", code));
   out.set("X-Content-Type-Options", "nosniff");
   add_cors(r, out);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  metrics.add("zoetrope_http_requests_total", fmt::format("method=\"{}\",route=\"{}\",status=\"{}\"", r.method, m.route->pattern, out.status));
-  metrics.observe("zoetrope_http_request_seconds", fmt::format("route=\"{}\"", m.route->pattern), seconds);
-  if (options.access_log || out.status >= 500) log(r, m.route->pattern, out, seconds);
+  metrics.add("zoetrope_http_requests_total", fmt::format("method=\"{}\",route=\"{}\",status=\"{}\"", r.method, route.pattern, out.status));
+  metrics.observe("zoetrope_http_request_seconds", fmt::format("route=\"{}\"", route.pattern), seconds);
+  if (options.access_log || out.status >= 500) log(r, route.pattern, out, seconds);
+}
+
+Response Service::handle(Request& r) {
+  const auto start = std::chrono::steady_clock::now();
+  auto spent = [start] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const Match m = match(r);
+  std::string code;
+  Response out = attempt(r, *m.route, code, [&] { return m.route->run(*this, r, m.id); });
+  if (!out.later) {
+    finish(r, *m.route, out, code, spent());
+    return out;
+  }
+  out.later = [this, spent, route = m.route, asked = std::make_shared<const Request>(r), later = std::move(out.later)]() -> std::optional<Response> {
+    std::string refused;
+    std::optional<Response> answer;
+    Response last = attempt(*asked, *route, refused, [&] {
+      answer = later();
+      return answer ? std::move(*answer) : Response();
+    });
+    if (!answer && refused.empty()) return std::nullopt;
+    finish(*asked, *route, last, refused, spent());
+    return last;
+  };
   return out;
 }
 
@@ -254,9 +278,9 @@ const std::vector<Route>& routes() {
       {"DELETE", "/v1/live/{id}", "End a live channel", kDelete, true, [](S& s, R& r, Id id) { return s.live_close(r, id); }},
       {"GET", "/v1/live/{id}/stream", "The channel from its live edge on: fragmented MP4", kRead, false, [](S& s, R& r, Id id) { return s.live_stream(r, id); }},
       {"GET", "/v1/live/{id}/events", "State of the channel as Server-Sent Events", kRead, false, [](S& s, R& r, Id id) { return s.live_events(r, id); }},
-      {"GET", "/v1/live/{id}/index.m3u8", "The channel as HLS", kRead, false, [](S& s, R& r, Id id) { return s.live_playlist(r, id); }},
+      {"GET", "/v1/live/{id}/index.m3u8", "The channel as HLS with low-latency parts", kRead, false, [](S& s, R& r, Id id) { return s.live_playlist(r, id); }},
       {"GET", "/v1/live/{id}/init.mp4", "HLS: the start of every segment's file", kRead, false, [](S& s, R& r, Id id) { return s.live_init(r, id); }},
-      {"GET", "/v1/live/{id}/segment.m4s", "HLS: segment n", kRead, false, [](S& s, R& r, Id id) { return s.live_segment(r, id); }},
+      {"GET", "/v1/live/{id}/segment.m4s", "HLS: a segment, or a part of one", kRead, false, [](S& s, R& r, Id id) { return s.live_segment(r, id); }},
       {"POST", "/v1/votes", "Say which of two videos is better that were shown without their names", kCreate, false, [](S& s, R& r, Id) { return s.vote(r); }},
       {"GET", "/v1/votes", "What the votes say, by the two ways of making that were compared", kRead, false, [](S& s, R& r, Id) { return s.votes(r); }},
       {"GET", "/v1/capabilities", "What this server can make", kRead, false, [](S& s, R&, Id) { return s.capabilities(); }},

@@ -21,6 +21,7 @@
 
 namespace zt::http {
 
+struct Route;
 struct ServiceOptions {
   std::string data;                          // folder of uploads and results
   std::string results;                       // where finished files are kept, as open_results() takes it
@@ -125,6 +126,8 @@ class Service {
   Response accept(Request& r, Accepting& a);
   std::optional<Response> admit(Request& r);
   Response handle(Request& r);
+  Response attempt(const Request& r, const Route& route, std::string& code, const std::function<Response()>& run);
+  void finish(const Request& r, const Route& route, Response& out, const std::string& code, double seconds);
   void add_cors(const Request& r, Response& out) const;
   void ended(const Job& job);
   void log(const Request& r, const std::string& route, const Response& out, double seconds);

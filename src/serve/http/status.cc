@@ -138,9 +138,8 @@ Json parameters_of(const Route& route) {
   const Json count{{"type", "integer"}, {"minimum", 0}, {"maximum", INT64_MAX}};
   if (path.find("{id}") != std::string_view::npos) out.push_back({{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
   if (path.ends_with("/content")) query("variant", {{"type", "string"}, {"pattern", "^(video|thumbnail|spritesheet|[0-9])$"}});
-  if (path == "/v1/videos/{id}/index.m3u8") query("_HLS_msn", count), query("_HLS_part", count);
-  if (path.ends_with(".m4s")) query("n", count, true);
-  if (path == "/v1/videos/{id}/segment.m4s") query("part", count);
+  if (path.ends_with(".m3u8")) query("_HLS_msn", count), query("_HLS_part", count);
+  if (path.ends_with(".m4s")) query("n", count, true), query("part", count);
   if (path == "/v1/videos" && std::string_view(route.method) == "GET") {
     query("limit", {{"type", "integer"}, {"minimum", 0}, {"maximum", 100}});
     query("order", {{"type", "string"}, {"enum", {"asc", "desc"}}});

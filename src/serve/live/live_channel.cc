@@ -107,7 +107,7 @@ void LiveChannel::fail(const std::string& message) {
 
 void LiveChannel::start_at(int64_t index) {
   const std::lock_guard lock(mutex_);
-  first_ = index;
+  first_ = start_ = index;
   played_ = decoded_seconds();
 }
 
@@ -238,13 +238,34 @@ std::array<uint32_t, 2> LiveChannel::timescales() const {
   return timescales_;
 }
 
-// RFC 8216, with an init segment (version 7). A player starts three target durations before the end by itself.
+LiveChannel::Edge LiveChannel::edge() const {
+  const std::lock_guard lock(mutex_);
+  return {first_, first_ + static_cast<int64_t>(fragments_.size()), stopped_ || !error_.empty()};
+}
+
+// RFC 8216bis. The model makes a segment at once, so who stays less than one behind the end waits for the next: hence the hold-back. A channel
+// that was taken up again has a clock that begins anew: its discontinuity sequence, which only ever grows, says so.
 std::string LiveChannel::playlist() const {
   const std::lock_guard lock(mutex_);
-  std::string out = fmt::format("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:1\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MEDIA-SEQUENCE:{}\n", first_);
+  const bool over = stopped_ || !error_.empty();
+  const int64_t end = first_ + static_cast<int64_t>(fragments_.size()), whole = end / kSegmentParts;
+  const int64_t kept = (first_ + kSegmentParts - 1) / kSegmentParts;   // a segment whose beginning is gone is none
+  const int64_t from = std::max(kept, static_cast<int64_t>((played_ - kListedSeconds) / kSegmentSeconds));
+  std::string out = fmt::format("#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:{}\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MEDIA-SEQUENCE:{}\n", kTargetSeconds, from);
+  if (start_ > 0) out += fmt::format("#EXT-X-DISCONTINUITY-SEQUENCE:{}\n", start_ / kSegmentParts);
+  if (!over)
+    out += fmt::format("#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK={:.5f}\n#EXT-X-PART-INF:PART-TARGET={:.5f}\n",
+                       kSegmentSeconds + 2 * kFragmentSeconds, kFragmentSeconds);
   if (!init_.empty()) out += "#EXT-X-MAP:URI=\"init.mp4\"\n";
-  for (size_t i = 0; i < fragments_.size(); ++i) out += fmt::format("#EXTINF:{:.5f},\nsegment.m4s?n={}\n", kFragmentSeconds, first_ + static_cast<int64_t>(i));
-  if (stopped_ || !error_.empty()) out += "#EXT-X-ENDLIST\n";
+  for (int64_t n = from; n * kSegmentParts < end; ++n) {
+    const int64_t parts = std::min(kSegmentParts, end - n * kSegmentParts);
+    const bool fresh = static_cast<double>(end - (n + 1) * kSegmentParts) * kFragmentSeconds < 3 * kTargetSeconds;
+    for (int64_t part = 0; part < parts && fresh && !over; ++part)
+      out += fmt::format("#EXT-X-PART:DURATION={:.5f},URI=\"segment.m4s?n={}&part={}\",INDEPENDENT=YES\n", kFragmentSeconds, n, part);
+    if (n < whole || over) out += fmt::format("#EXTINF:{:.5f},\nsegment.m4s?n={}\n", static_cast<double>(parts) * kFragmentSeconds, n);
+  }
+  if (!over) out += fmt::format("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"segment.m4s?n={}&part={}\"\n", whole, end % kSegmentParts);
+  else out += "#EXT-X-ENDLIST\n";
   return out;
 }
 

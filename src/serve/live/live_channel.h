@@ -16,6 +16,7 @@
 namespace zt {
 
 constexpr int kLiveGroup = 17;                      // frames of a fragment: a third of a segment
+constexpr int64_t kSegmentParts = kSegmentFrames / kLiveGroup;
 constexpr double kFragmentSeconds = 17.0 / 24;
 constexpr double kSegmentSeconds = static_cast<double>(kSegmentFrames) / 24;
 
@@ -37,7 +38,9 @@ class LiveChannel {
   using Clock = std::chrono::steady_clock;
   static constexpr double kGraceSeconds = 10;       // a viewer's pause that is no leaving
   static constexpr double kReadySeconds = 2;        // what is decoded ahead of playback is at least this; so a new prompt is seen within two segments
-  static constexpr double kBehindSeconds = 12;      // what stays of the past, for slow viewers and for HLS
+  static constexpr double kListedSeconds = 8;       // of the past, in the playlist
+  static constexpr double kBehindSeconds = 24;      // what stays of the past: a segment can be had for a playlist's length after it was last listed
+  static constexpr int kTargetSeconds = 2;          // HLS: a segment's, rounded
 
   explicit LiveChannel(LiveSettings settings) : settings_(std::move(settings)) {}
 
@@ -75,7 +78,12 @@ class LiveChannel {
   Piece piece(int64_t index) const;
   std::string init() const;                         // "" until there is one
   std::array<uint32_t, 2> timescales() const;
-  std::string playlist() const;                     // HLS
+  struct Edge {
+    int64_t first = 0, end = 0;                     // of the fragments that can be had
+    bool ended = false;                             // no more will come
+  };
+  Edge edge() const;
+  std::string playlist() const;                     // HLS: segment n is fragments 3 n to 3 n + 2, its parts
 
  private:
   void settle(Clock::time_point now);               // moves the clock of playback; under the lock
@@ -90,6 +98,7 @@ class LiveChannel {
   std::array<uint32_t, 2> timescales_{};
   std::deque<std::shared_ptr<const Fragment>> fragments_;
   int64_t first_ = 0;                               // index of fragments_.front()
+  int64_t start_ = 0;                               // index of the first since the process began
   int64_t waiting_ = 0;                             // segments of latents
   bool stopped_ = false, changed_ = false;
   int viewers_ = 0;

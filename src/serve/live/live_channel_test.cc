@@ -66,8 +66,29 @@ TEST(LiveChannel, KeepsTheNearPastAndSaysWhatIsLost) {
   EXPECT_TRUE(late.piece(29).lost);
   EXPECT_TRUE(late.piece(30).fragment);
   EXPECT_EQ(late.live_edge(), 30);
-  EXPECT_NE(late.playlist().find("#EXT-X-MEDIA-SEQUENCE:30\n"), std::string::npos);
-  EXPECT_NE(late.playlist().find("segment.m4s?n=30\n"), std::string::npos);
+}
+
+TEST(LiveChannel, ItsPlaylistHasPartsAndNamesTheNext) {
+  LiveSettings s = settings();
+  s.lead_seconds = 60;
+  LiveChannel c(s);
+  c.start_at(30);
+  for (int i = 0; i < 4; ++i) c.add(fragment('a'));
+  auto has = [&](const std::string& text) { return c.playlist().find(text) != std::string::npos; };
+  EXPECT_TRUE(has("#EXT-X-MEDIA-SEQUENCE:10\n#EXT-X-DISCONTINUITY-SEQUENCE:10\n"));
+  EXPECT_TRUE(has("n=10&part=2\",INDEPENDENT=YES\n#EXTINF:2.12500,\nsegment.m4s?n=10\n#EXT-X-PART:DURATION=0.70833,URI=\"segment.m4s?n=11&part=0\",INDEPENDENT=YES\n"
+                  "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"segment.m4s?n=11&part=1\"\n"));
+  EXPECT_EQ(c.edge().end, 34);
+  for (int i = 0; i < 5; ++i) c.add(fragment('b'));   // segment 10 ends 4.25 s before the end now
+  EXPECT_TRUE(has("n=10&part=0"));
+  for (int i = 0; i < 3; ++i) c.add(fragment('c'));   // 6.375 s: more than three target durations
+  EXPECT_FALSE(has("n=10&part="));
+  EXPECT_TRUE(has("\nsegment.m4s?n=10\n"));
+  EXPECT_TRUE(has("segment.m4s?n=13\n#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"segment.m4s?n=14&part=0\"\n"));
+  c.add(fragment('d'));
+  c.stop();
+  EXPECT_FALSE(has("PART") || has("SERVER-CONTROL"));
+  EXPECT_TRUE(has("#EXTINF:0.70833,\nsegment.m4s?n=14\n#EXT-X-ENDLIST\n"));
 }
 
 TEST(LiveChannel, WhatWaitsIsLeadAndNotToBePlayed) {
