@@ -74,10 +74,11 @@ void Threads::join() {
   workers_.clear();
 }
 
+// A worker that is not scheduled in time costs nothing: run() waits only for those that are inside when no ranges are left.
 void Threads::run(int64_t n, int64_t grain, Call call, void* body) {
   task_ = {n, grain, call, body};
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  gate_.store(kOpen, std::memory_order_release);
   epoch_.fetch_add(1);  // sequentially consistent: pairs with sleeping_ in work()
   if (sleeping_.load() > 0) {
     std::lock_guard lock(mutex_);
@@ -87,7 +88,17 @@ void Threads::run(int64_t n, int64_t grain, Call call, void* body) {
   place_ = {this, 0};
   drain(0);
   place_ = outside;
-  for (int i = 0; busy_.load(std::memory_order_acquire) > 0; ++i) i < kSpins ? relax() : std::this_thread::yield();
+  uint32_t inside = gate_.fetch_and(~kOpen, std::memory_order_acquire) & ~kOpen;
+  for (int i = 0; inside; inside = gate_.load(std::memory_order_acquire))
+    if (++i < kSpins) relax();
+    else gate_.wait(inside, std::memory_order_acquire);   // it may have lost its core to another thread: this one's is free then
+}
+
+bool Threads::enter() {
+  uint32_t gate = gate_.load(std::memory_order_relaxed);
+  while (gate & kOpen)
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+  return false;
 }
 
 void Threads::drain(int worker) {
@@ -112,8 +123,9 @@ void Threads::work(int worker) {
     }
     seen = epoch_.load();
     if (stop_) return;
+    if (!enter()) continue;
     drain(worker);
-    busy_.fetch_sub(1, std::memory_order_release);
+    if (gate_.fetch_sub(1, std::memory_order_release) == 1) gate_.notify_one();
   }
 }
 

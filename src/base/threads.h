@@ -45,6 +45,7 @@ class Threads {
   void work(int worker);
   void join();
   void drain(int worker);
+  bool enter();
 
   struct Task {
     int64_t n = 0, grain = 1;
@@ -55,7 +56,8 @@ class Threads {
   Task task_;
   std::atomic<int64_t> next_{0};
   std::atomic<uint64_t> epoch_{0};
-  std::atomic<int> busy_{0};
+  static constexpr uint32_t kOpen = 1u << 31;
+  std::atomic<uint32_t> gate_{0};   // the workers inside, and whether more may enter
   std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
