@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from counts import check, close  # noqa: E402
-from server import Server  # noqa: E402
+from server import MODEL, Server  # noqa: E402
 
 PROMPT = "a red circle bounces on a dark background"
 SMALL = {"prompt": PROMPT, "size": "96x64", "evaluations": 2, "lead_seconds": 3, "seed": 5}
@@ -233,18 +233,19 @@ def hls(s, live, folder):
     later = playlist(s.request("GET", base + "index.m3u8").data.decode())
     check("the hinted part is sent as soon as it is there", hinted.status == 200 and now.hint["URI"] in [q["URI"] for x in later.segments for q in x.parts] + [q["URI"] for q in later.parts])
 
-    last = later.first + len(later.segments) - 1
-    for query, field in ((f"_HLS_msn={last + 5}", "_HLS_msn"), ("_HLS_msn=9223372036854775807", "_HLS_msn"), ("_HLS_msn=99999999999999999999", "_HLS_msn"), ("_HLS_msn=x", "_HLS_msn"),
+    many_wait(s, base)
+    s.request("PATCH", f"/v1/live/{live}", {"paused": True})
+    time.sleep(1.5)   # what is under way comes out
+    last = playlist(s.request("GET", base + "index.m3u8").data.decode())
+    last = last.first + len(last.segments) - 1
+    for query, field in ((f"_HLS_msn={last + 3}", "_HLS_msn"), ("_HLS_msn=9223372036854775807", "_HLS_msn"), ("_HLS_msn=99999999999999999999", "_HLS_msn"), ("_HLS_msn=x", "_HLS_msn"),
                          ("_HLS_msn=-1", "_HLS_msn"), ("_HLS_msn=", "_HLS_msn"), ("_HLS_part=0", "_HLS_part"), (f"_HLS_msn={last + 1}&_HLS_part=1.5", "_HLS_part"),
-                         (f"_HLS_msn={last + 3}&_HLS_part=9223372036854775807", "_HLS_part")):
+                         (f"_HLS_msn={last + 2}&_HLS_part=9223372036854775807", "_HLS_part")):
         r = s.request("GET", f"{base}index.m3u8?{query}")
         check(f"refused: {query}", r.status == 400 and r.json["error"]["param"] == field, (r.status, r.data))
     check("what is past is answered at once", s.request("GET", f"{base}index.m3u8?_HLS_msn=0&_HLS_part=7").status == 200)
     check("a segment that is not there", all(s.request("GET", base + "segment.m4s?" + q).status == e for q, e in
                                              (("n=999999", 404), ("n=x", 400), ("part=0", 400), (f"n={last}&part=3", 404), (f"n={last + 9}&part=0", 404), (f"n={last}&part=x", 400))))
-    many_wait(s, base)
-    s.request("PATCH", f"/v1/live/{live}", {"paused": True})
-    time.sleep(1.5)   # what is under way comes out
     now, start = playlist(s.request("GET", base + "index.m3u8").data.decode()), time.time()
     r = s.request("GET", f"{base}index.m3u8?_HLS_msn={now.first + len(now.segments)}&_HLS_part={len(now.parts)}")
     check("of a paused channel the list comes as it is after three target durations", r.status == 200 and 5 < time.time() - start < 8, time.time() - start)
@@ -308,6 +309,71 @@ def killed(folder, s, live):
     return s
 
 
+def adapter(path, seed=0):
+    """A LoRA of rank 2 on two layers of h3-nano."""
+    random, tensors = np.random.default_rng(seed), {}
+    for name, rows, columns in (("attn.to_q", 256, 192), ("attn.to_out.0", 192, 256)):
+        tensors |= {f"transformer.transformer_blocks.0.{name}.lora_{x}.weight": random.normal(size=shape).astype(np.float32) for x, shape in (("A", (2, columns)), ("B", (rows, 2)))}
+    header, at = {}, 0
+    for name, t in tensors.items():
+        header[name] = {"dtype": "F32", "shape": t.shape, "data_offsets": [at, at + t.nbytes]}
+        at += t.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(t.tobytes() for t in tensors.values()))
+
+
+def adapters(folder):
+    model, data = Path(folder) / "model", Path(folder) / "adapted"
+    (model / "loras").mkdir(parents=True)
+    for part in MODEL.iterdir():
+        (model / part.name).symlink_to(part)
+    adapter(model / "loras/ink.safetensors")
+    adapter(model / "loras/quick.safetensors", 1)
+    (model / "loras/quick.json").write_text('{"evaluations": 3}')
+    adapter(model / "loras/broken.safetensors", 2)
+    (model / "loras/broken.json").write_text('{"evaluations": -3}')
+    s = Server(data, "--plan", "fast", model=model)
+    opened = lambda **more: s.request("POST", "/v1/live", {**SMALL, **more})
+    try:
+        for lora in ("none", "../model", [1], "ink:99", {"name": "ink", "strength": "x"}, {"strength": 1}, ["ink"] * 9, 3, True, "broken"):
+            live, video = opened(lora=lora), s.request("POST", "/v1/videos", {"prompt": PROMPT, "lora": lora})
+            check(f"refused as for a video: lora {json.dumps(lora)[:40]}", live.status == 400 and live.json["error"]["param"].startswith("lora") and live.json == video.json, (live.data, video.data))
+        check("nothing was opened by those", s.request("GET", "/v1/live").json["data"] == [])
+        plain, inked, again = opened().json, opened(lora=["ink:0.5"]).json, opened().json
+        check("adapters are shown", (plain["lora"], inked["lora"], inked["evaluations"]) == ([], ["ink:0.5"], 2), inked)
+        first = {}
+        for c in (plain, inked, again):
+            until(s, c["id"], lambda x: x["lead_seconds"] >= 3, 40)
+            base = f"/v1/live/{c['id']}/"
+            first[c["id"]], _, _ = frames(s.request("GET", base + "init.mp4").data + s.request("GET", base + "segment.m4s?n=0&part=0").data, folder)
+        a, b, c = (first[x["id"]].astype(int) for x in (plain, inked, again))
+        check("an adapter changes its channel and no other", len(a) >= 17 and np.array_equal(a, c) and np.abs(a - b).mean() > 1, np.abs(a - b).mean())
+        check("adapters cannot change", s.request("PATCH", f"/v1/live/{inked['id']}", {"lora": []}).status == 400)
+        s.request("DELETE", f"/v1/live/{again['id']}")
+        quick, counted = ({k: v for k, v in SMALL.items() if k != "evaluations"} | {"lora": "quick", "paused": True} | more for more in ({}, {"evaluations": 5}))
+        got = []
+        for body in (quick, counted):
+            got.append(s.request("POST", "/v1/live", body).json)
+            s.request("DELETE", f"/v1/live/{got[-1]['id']}")
+        check("a few-step adapter brings its evaluations, unless they are counted", [c["evaluations"] for c in got] == [3, 5], got)
+        s.process.kill()
+        s.process.wait()
+        s = Server(data, "--plan", "fast", model=model)
+        before = get(s, inked["id"])
+        check("after a restart the channel has its adapters", before["lora"] == ["ink:0.5"], before)
+        watch(s, f"/v1/live/{inked['id']}/stream", 3)
+        check("and goes on with them", until(s, inked["id"], lambda x: x["segments"] > before["segments"])["error"] is None, get(s, inked["id"]))
+        check("it ends with 0", s.stop() == 0)
+        (model / "loras/ink.safetensors").unlink()
+        s = Server(data, "--plan", "fast", model=model)
+        gone = until(s, inked["id"], lambda x: x["status"] == "failed")
+        check("an adapter that is gone fails its channel alone, by name", gone["status"] == "failed" and "ink:0.5" in gone["error"]["message"] and get(s, plain["id"])["error"] is None, gone)
+        s.stop()
+    finally:
+        if s.process.poll() is None:
+            s.process.kill()
+
+
 def command(zoetrope):
     """zoetrope live: an address on standard output, a channel behind it, nothing left behind."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -342,6 +408,7 @@ def main():
             beside_jobs(s, live)
             s = killed(folder, s, live)
             check("the server ends with 0", s.stop() == 0)
+            adapters(folder)
             command(sys.argv[1])
         finally:
             if s.process.poll() is None:

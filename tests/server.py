@@ -37,9 +37,9 @@ warnings.filterwarnings("ignore", category=DeprecationWarning)   # OpenAI ends i
 
 
 class Server:
-    def __init__(self, data, *args):
+    def __init__(self, data, *args, model=MODEL):
         self.log = open(str(data) + ".log", "wb")
-        cmd = [EXE, "serve", "--model", MODEL, "--port", "0", "--data", data, "--threads", "2", *args]
+        cmd = [EXE, "serve", "--model", model, "--port", "0", "--data", data, "--threads", "2", *args]
         self.process = subprocess.Popen(list(map(str, cmd)), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         self.lines = []
         line = self.process.stderr.readline().decode()

@@ -17,6 +17,9 @@ constexpr const char* kVersion = "0.1.0";
 AdapterUse find_adapter(const std::string& text, const std::string& folder);
 // The same of a stranger's request: only names in `folder`/loras.
 AdapterUse find_own_adapter(const std::string& text, const std::string& folder);
+// Puts them into `request`, with the schedule that they state: its evaluations too, unless the request's are `counted`. Errors (request): as above;
+// a schedule that cannot be read.
+void use_own_adapters(const std::vector<std::string>& texts, const std::string& folder, bool counted, Request& request);
 
 // Options -> request: resolves conflicts and defaults, reads and decodes every file. `index` gives the model's own values.
 // Errors (kind request): conflicting or impossible options, unreadable media; each names the option, what was found and the remedy.

@@ -157,22 +157,20 @@ std::string own_adapter(const std::string& name, const std::string& folder) {
   return "";
 }
 
-// What the adapters say of evaluations and shifts; the last that says so counts. The request's own --steps come first.
-void read_adapters(const GenerateOptions& o, const std::string& folder, Request& r) {
-  for (const std::string& text : o.lora) {
-    r.adapters.push_back(find_adapter(text, folder));
-    try {
-      const AdapterSchedule s = read_adapter_schedule(r.adapters.back().path);
-      if (s.evaluations) r.schedule.evaluations = s.evaluations;
-      if (s.video_shift) r.schedule.video_shift = s.video_shift;
-      if (s.audio_shift) r.schedule.audio_shift = s.audio_shift;
-      if (s.says_distilled && !s.evaluations && !o.steps && !o.evaluations)
-        r.warnings.push_back(fmt::format("{}: by its name it wants few evaluations, but states no schedule; give --evaluations, or a .json beside it", text));
-    } catch (const Error& e) {
-      throw Error(ErrorKind::request, std::string("--lora ") + e.what());
-    }
+// What an adapter says of evaluations and shifts; the last that says so counts. The request's own evaluations (`counted`) come first.
+void add_adapter(AdapterUse use, const std::string& text, bool counted, Request& r) {
+  r.adapters.push_back(std::move(use));
+  try {
+    const AdapterSchedule s = read_adapter_schedule(r.adapters.back().path);
+    if (s.evaluations) r.schedule.evaluations = s.evaluations;
+    if (s.video_shift) r.schedule.video_shift = s.video_shift;
+    if (s.audio_shift) r.schedule.audio_shift = s.audio_shift;
+    if (s.says_distilled && !s.evaluations && !counted)
+      r.warnings.push_back(fmt::format("{}: by its name it wants few evaluations, but states no schedule; give --evaluations, or a .json beside it", text));
+  } catch (const Error& e) {
+    throw Error(ErrorKind::request, std::string("--lora ") + e.what());
   }
-  if (r.schedule.evaluations && !o.steps && !o.evaluations) r.grid_points = *r.schedule.evaluations + 1;
+  if (r.schedule.evaluations && !counted) r.grid_points = *r.schedule.evaluations + 1;
 }
 
 Reference load_reference(const std::string& path) {
@@ -192,6 +190,10 @@ AdapterUse find_own_adapter(const std::string& text, const std::string& folder) 
   if (path.empty()) fail(ErrorKind::request, "--lora {}: this model has no adapter of that name", text);
   use.path = path;
   return use;
+}
+
+void use_own_adapters(const std::vector<std::string>& texts, const std::string& folder, bool counted, Request& request) {
+  for (const std::string& text : texts) add_adapter(find_own_adapter(text, folder), text, counted, request);
 }
 
 AdapterUse find_adapter(const std::string& text, const std::string& folder) {
@@ -216,7 +218,7 @@ Request build_request(const GenerateOptions& o, const h3::ModelIndex& index, con
   if (r.prompt.empty() && r.task != Task::fl2va) fail(ErrorKind::request, "the prompt is empty; give --prompt \"...\" or --prompt-file FILE");
   read_size(o, r);
   read_length_and_steps(o, r);
-  read_adapters(o, index.folder, r);
+  for (const std::string& text : o.lora) add_adapter(find_adapter(text, index.folder), text, o.steps || o.evaluations, r);
   if (o.seed) r.seed = *o.seed;
   if (!o.first_frame.empty()) r.first_frame = readers.picture(o.first_frame);
   if (!o.last_frame.empty()) r.last_frame = readers.picture(o.last_frame);

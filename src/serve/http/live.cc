@@ -2,7 +2,9 @@
 #include <tuple>
 
 #include "serve/http/body.h"
+#include "serve/http/fields.h"
 #include "serve/http/service.h"
+#include "serve/job.h"
 #include "serve/options.h"
 
 namespace zt::http {
@@ -21,6 +23,7 @@ struct LiveFields {
   std::optional<int64_t> evaluations, seed;
   std::optional<double> lead_seconds;
   int64_t width = 0, height = 0;
+  Json lora;                                         // as it came
 };
 
 int64_t integer(const Json& v, const char* name, int64_t low, int64_t high) {
@@ -56,13 +59,31 @@ LiveFields read_live(const Request& r, bool create) {
     } else if (create && key == "lead_seconds") {
       if (!v.is_number() || !(v.get<double>() >= 2 && v.get<double>() <= 60)) refuse("lead_seconds", "lead_seconds is not a number from 2 to 60");
       f.lead_seconds = v.get<double>();
+    } else if (create && key == "lora") {
+      f.lora = v;
     } else {
       throw HttpError(400, "unknown_field", key.substr(0, 120),
-                      create ? "a live channel takes prompt, seed, size, evaluations, lead_seconds and paused"
+                      create ? "a live channel takes prompt, seed, size, evaluations, lead_seconds, paused and lora"
                              : "of a live channel prompt, evaluations and paused can be changed");
     }
   }
   return f;
+}
+
+// Adapters as POST /v1/videos takes them, and the evaluations that they want where the request counts none.
+void read_adapters(const LiveFields& f, const FieldRules& rules, LiveSettings& s) {
+  Body body;
+  body.fields = {{"lora", f.lora}};
+  const CreateFields read = read_fields(body, rules);
+  s.lora = read.options.value("lora", std::vector<std::string>());
+  zt::Request request;
+  try {
+    use_own_adapters(s.lora, rules.index.folder, f.evaluations.has_value(), request);
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::request) throw;
+    rethrow_named(e.what(), read);
+  }
+  if (request.schedule.evaluations && !f.evaluations) s.evaluations = *request.schedule.evaluations;
 }
 
 // Sends the channel to one viewer: the init segment, then fragments on a clock that begins at 0.
@@ -158,6 +179,7 @@ Response Service::live_create(Request& r) {
   s.owner = r.caller, s.prompt = *f.prompt;
   s.seed = static_cast<uint64_t>(f.seed.value_or(0)), s.width = f.width, s.height = f.height;
   s.evaluations = f.evaluations.value_or(s.evaluations), s.lead_seconds = f.lead_seconds.value_or(s.lead_seconds), s.paused = f.paused.value_or(false);
+  read_adapters(f, {index, options.models, options.plan, r.lenient}, s);
   std::shared_ptr<LiveChannel> channel;
   try {
     channel = live().open(s);

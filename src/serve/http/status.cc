@@ -68,6 +68,7 @@ Json live_schema() {
             {"object", {{"type", "string"}, {"enum", {"live"}}}},
             {"status", {{"type", "string"}, {"enum", {"starting", "playing", "waiting", "paused", "stopped", "failed"}}}},
             {"prompt", text},
+            {"lora", {{"type", "array"}, {"items", text}}},
             {"evaluations", number},
             {"evaluations_now", number},
             {"rung", number},
@@ -97,6 +98,7 @@ Json live_body(bool create) {
   if (create) {
     p["seed"] = {{"type", "integer"}, {"minimum", 0}};
     p["size"] = {{"type", "string"}, {"pattern", "^[1-9][0-9]{1,3}x[1-9][0-9]{1,3}$"}};
+    p["lora"] = create_schema()["properties"]["lora"];
     p["lead_seconds"] = {{"type", "number"}, {"minimum", 2}, {"maximum", 60}};
   }
   Json out{{"type", "object"}, {"additionalProperties", false}, {"properties", p}};

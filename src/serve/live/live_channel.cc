@@ -21,7 +21,7 @@ double rounded(double x) { return std::round(x * 1000) / 1000; }
 Json to_json(const LiveSettings& s) {
   return {{"id", s.id},         {"owner", s.owner},   {"prompt", s.prompt},           {"seed", s.seed},
           {"width", s.width},   {"height", s.height}, {"evaluations", s.evaluations}, {"lead_seconds", s.lead_seconds},
-          {"paused", s.paused}, {"created", s.created}};
+          {"paused", s.paused}, {"created", s.created}, {"lora", s.lora}};
 }
 
 LiveSettings live_settings(const Json& j) {
@@ -30,6 +30,7 @@ LiveSettings live_settings(const Json& j) {
     s.id = j.at("id"), s.owner = j.at("owner"), s.prompt = j.at("prompt"), s.seed = j.at("seed");
     s.width = j.at("width"), s.height = j.at("height"), s.evaluations = j.at("evaluations"), s.lead_seconds = j.at("lead_seconds");
     s.paused = j.at("paused"), s.created = j.at("created");
+    if (j.contains("lora")) s.lora = j["lora"].get<std::vector<std::string>>();   // channels of before have none
   } catch (const Json::exception& e) {
     zt::fail(ErrorKind::request, "the saved channel is damaged ({}); remove its folder", e.what());
   }
@@ -177,6 +178,7 @@ Json LiveChannel::resource() const {
           {"prompt", settings_.prompt},
           {"created_at", settings_.created},
           {"seed", settings_.seed},
+          {"lora", settings_.lora},
           {"evaluations", settings_.evaluations},
           {"evaluations_now", std::max<int64_t>(std::min<int64_t>(2, settings_.evaluations), std::llround(static_cast<double>(settings_.evaluations) * kRungs[rung_]))},
           {"rung", rung_},

@@ -23,6 +23,7 @@ constexpr double kSegmentSeconds = static_cast<double>(kSegmentFrames) / 24;
 // What a person asked for; kept with the channel's state.
 struct LiveSettings {
   std::string id, owner, prompt;
+  std::vector<std::string> lora;                    // "name" or "name:strength", of the model's folder
   uint64_t seed = 0;
   int64_t width = 0, height = 0;                    // 0: the model's own
   int64_t evaluations = 8;

@@ -132,10 +132,16 @@ TEST(LiveChannel, GoesDownARungWhenItCannotKeepUp) {
 
 TEST(LiveChannel, SettingsSurviveTheirFile) {
   LiveSettings s = settings();
-  s.seed = ~uint64_t{0}, s.width = 64, s.height = 32, s.paused = true;
+  s.seed = ~uint64_t{0}, s.width = 64, s.height = 32, s.paused = true, s.lora = {"ink:0.5", "turbo"};
   const LiveSettings back = live_settings(Json::parse(to_json(s).dump()));
   EXPECT_EQ(to_json(back), to_json(s));
   EXPECT_EQ(back.seed, s.seed);
+  EXPECT_EQ(back.lora, s.lora);
+  Json older = to_json(s);
+  older.erase("lora");
+  EXPECT_TRUE(live_settings(older).lora.empty());
+  older["lora"] = 3;
+  EXPECT_THROW(live_settings(older), Error);
   EXPECT_THROW(live_settings(Json::parse("{\"id\": 3}")), Error);
 }
 

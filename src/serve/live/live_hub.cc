@@ -10,6 +10,7 @@
 
 #include "formats/safetensors.h"
 #include "pipeline/conditions.h"
+#include "serve/job.h"
 #include "serve/store/job_store.h"
 #include "serve/worker_files.h"
 
@@ -71,6 +72,7 @@ Request LiveHub::request(const LiveSettings& s) const {
   r.prompt = s.prompt, r.seed = s.seed, r.grid_points = s.evaluations + 1;
   if (s.width) r.width = s.width, r.height = s.height;
   r.num_frames = first_clip_frames(r.config);
+  use_own_adapters(s.lora, engine_.index().folder, true, r);
   return r;
 }
 
