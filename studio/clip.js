@@ -3,8 +3,6 @@
 import * as api from "./api.js";
 import { confirmDialog, countWaits, extendDialog, failure, h, megabytes, randomSeed, running, seconds, stageBar, stageName, stateName, stateOf } from "./ui.js";
 
-const kHistoryFrames = 22;   // that an extension goes on from
-
 // The last picture of a clip as a PNG file.
 async function lastFrame(path, fps) {
   const video = h("video", { muted: true, preload: "auto" });
@@ -138,12 +136,12 @@ class Clip extends HTMLElement {
     const again = async (fields) => show(await api.remix(id, { prompt: v.prompt, ...fields }));
     if (running(v)) return this.actions.replaceChildren(this.button("Cancel", () => api.cancel(id)));
     const buttons = [];
-    const { tasks, extensions } = await api.capabilities();
+    const { tasks, extensions, history_frames } = await api.capabilities();
     if (v.status === "completed") {
       buttons.push(api.hasKey()
         ? this.button("Download", async () => h("a", { href: await api.source(api.contentPath(id)), download: `${id}.mp4` }).click())
         : h("a", { class: "button", href: api.contentPath(id), download: `${id}.mp4` }, "Download"));
-      if (extensions && v.frames >= kHistoryFrames)
+      if (extensions && v.frames >= history_frames)
         buttons.push(this.button("Extend", async () => { const more = await extendDialog(v.prompt); if (more) show(await api.extend(id, more)); }));
       if (tasks.includes("fl2va"))
         buttons.push(this.button("Use last frame", async () =>

@@ -360,7 +360,9 @@ def events(s):
     check("metrics are well formed", not bad, bad)
     doc = s.request("GET", "/openapi.json").json
     check("openapi lists every route and field", "/v1/videos/{id}/content" in doc["paths"] and "num_inference_steps" in doc["components"]["schemas"]["CreateVideo"]["properties"])
-    check("capabilities", "t2va" in s.request("GET", "/v1/capabilities").json["tasks"])
+    can, said = s.request("GET", "/v1/capabilities").json, doc["components"]["schemas"]["Capabilities"]
+    check("capabilities", "t2va" in can["tasks"] and can["history_frames"] == 22, can)
+    check("capabilities are those of the document", set(can) == set(said["properties"]) == set(said["required"]), set(can) ^ set(said["properties"]))
     return doc["components"]["schemas"]["CreateVideo"]["properties"]
 
 

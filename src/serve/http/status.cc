@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "models/minimax_h3/layout.h"
+#include "pipeline/channel.h"
 #include "serve/http/fields.h"
 #include "serve/http/service.h"
 #include "serve/job.h"
@@ -106,6 +107,18 @@ Json live_body(bool create) {
   return {{"required", true}, {"content", {{"application/json", {{"schema", out}}}}}};
 }
 
+Json capabilities_schema() {
+  const Json text{{"type", "string"}}, number{{"type", "integer"}}, flag{{"type", "boolean"}}, object{{"type", "object"}};
+  const Json texts{{"type", "array"}, {"items", text}};
+  const Json history{{"type", "integer"}, {"description", "frames that a video must have at least to be extended"}};
+  const Json properties{{"object", text},  {"version", text},      {"model", text},       {"aliases", texts},  {"plan", text},       {"tasks", texts},
+                        {"size", object},  {"frames", object},     {"seconds", object},   {"sound", object},   {"limits", object},   {"evaluations", object},
+                        {"variants", texts}, {"urls", flag},       {"live", number},      {"edits", flag},     {"extensions", flag}, {"history_frames", history}};
+  Json required = Json::array();
+  for (const auto& [key, value] : properties.items()) required.push_back(key);
+  return {{"type", "object"}, {"required", required}, {"properties", properties}};
+}
+
 Json answer_of(const Route& route) {
   const std::string_view path = route.pattern, method = route.method;
   auto json = [](const Json& schema) { return Json{{"application/json", {{"schema", schema}}}}; };
@@ -128,6 +141,7 @@ Json answer_of(const Route& route) {
                  {"required", {"object", "data", "first_id", "last_id", "has_more"}},
                  {"properties", {{"data", {{"type", "array"}, {"items", video}}}}}});
   if (path.starts_with("/v1/videos") && method != "DELETE") return json(video);
+  if (path == "/v1/capabilities") return json({{"$ref", "#/components/schemas/Capabilities"}});
   return json(any);
 }
 
@@ -193,7 +207,8 @@ Response Service::capabilities() {
        {"urls", options.allow_url},
        {"live", live_ ? static_cast<int64_t>(live_->most()) : 0},
        {"edits", false},
-       {"extensions", index.has_transformer}});
+       {"extensions", index.has_transformer},
+       {"history_frames", kHistoryFrames}});
 }
 
 Response Service::ready() {
@@ -281,6 +296,7 @@ Json openapi_document(const Service& s) {
               {"ExtendVideo", extension_schema()},
               {"Video", video_schema()},
               {"Live", live_schema()},
+              {"Capabilities", capabilities_schema()},
               {"Error", error_schema()}}}}}};
 }
 
