@@ -34,11 +34,11 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 class Proxy(http.server.ThreadingHTTPServer):
     """Passes everything on, Host and signature as they came. `mode`: ok, down, 503, stall; `flaky`: so many 503 first; `after_put`: called with the
-    key when the store has an object and the client does not know it yet."""
+    key when the store has an object and the client does not know it yet; `broken`: answers to requests whose path holds a text, 0 for a stall."""
     daemon_threads = True
 
     def __init__(self, port):
-        self.mode, self.flaky, self.after_put, self.seen, self.back = "ok", 0, None, [], port
+        self.mode, self.flaky, self.after_put, self.seen, self.back, self.broken = "ok", 0, None, [], port, {}
         super().__init__(("127.0.0.1", 0), Pass)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -64,6 +64,10 @@ class Pass(http.server.BaseHTTPRequestHandler):
         if s.mode == "503" or s.flaky > 0:
             s.flaky -= 1
             return self.answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+        for text, status in s.broken.items():
+            if self.command == "PUT" and text in self.path:
+                time.sleep(0 if status else 10)
+                return self.answer(status or 503, {}, b"<Error><Code>Broken</Code></Error>")
         c = http.client.HTTPConnection("127.0.0.1", s.back, timeout=30)
         c.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for k, v in self.headers.items():
@@ -355,6 +359,43 @@ def beside(store, d, reference):
     s.stop()
 
 
+def large(store):
+    """Files above 64 MiB go in parts; what does not come to its end is given up."""
+    uploads = lambda: [u["UploadId"] for u in store.s3.list_multipart_uploads(Bucket="clips").get("Uploads", [])]
+    mine = lambda: store.keys("zt/one/jobs/video_large")
+    verbs = lambda verb, text: [p for v, p, _ in store.proxy.seen if v == verb and text in p]
+
+    def run(test):
+        store.proxy.seen.clear()
+        r = subprocess.run([EXE.parent / "tests/serve_test", f"--gtest_filter=S3Results.{test}"], env=store.environment(), capture_output=True, text=True, timeout=120)
+        check(f"{test}", r.returncode == 0 and "[  PASSED  ] 1 test" in r.stdout and "SKIPPED" not in r.stdout, r.stdout[-1500:] + r.stderr[-500:])
+
+    run("ALargeFileIsKeptInParts")
+    check("in five parts, put together once, nothing left over", len(verbs("PUT", "partNumber=")) == 5 and len(verbs("POST", "uploadId=")) == 1 and not uploads(), store.proxy.seen)
+    kept = store.s3.head_object(Bucket="clips", Key="zt/one/jobs/video_large/run.1/video.mp4")
+    check("the object has its type", kept["ContentType"] == "video/mp4" and kept["ETag"].endswith('-5"'), kept)
+    store.s3.delete_object(Bucket="clips", Key="zt/one/jobs/video_large/run.1/video.mp4")
+    store.proxy.flaky = 2
+    run("ALargeFileIsKeptInParts")
+    check("a busy store is asked again", not uploads(), uploads())
+    store.s3.delete_object(Bucket="clips", Key="zt/one/jobs/video_large/run.1/video.mp4")
+    for what, status in (("refuses", 403), ("fails at", 500)):
+        store.proxy.broken = {"partNumber=3": status}
+        run("ALargeFileOnABrokenStoreIsAnError")
+        check(f"a store that {what} a part: the upload is given up", len(verbs("DELETE", "uploadId=")) == 1 and not uploads() and not mine(), (verbs("DELETE", ""), uploads()))
+    store.proxy.broken = {"partNumber=2": 0}
+    run("ALargeFileCanBeCancelled")
+    check("a cancelled upload is given up", not uploads() and not mine(), (uploads(), mine()))
+    store.proxy.broken = {}
+    run("AnotherFileThanWasMadeIsRefused")
+    check("another file than was made leaves nothing", not uploads() and not mine(), (uploads(), mine()))
+    store.s3.create_multipart_upload(Bucket="clips", Key="zt/one/jobs/video_x/run.1/video.mp4")   # moto dates it to 2010
+    theirs = store.s3.create_multipart_upload(Bucket="clips", Key="zt/other/file")["UploadId"]
+    run("WhatAKilledProcessBeganIsSwept")
+    check("an old upload of nobody is swept, others' are not", uploads() == [theirs], uploads())
+    store.s3.abort_multipart_upload(Bucket="clips", Key="zt/other/file", UploadId=theirs)
+
+
 def credentials(store, d):
     s = Server(d, store.environment("wrong" * 8), "--results", "s3://clips/zt/one", "--drain", "1")
     r = s.request("GET", "/readyz")
@@ -403,6 +444,7 @@ def main():
         reference = everyday(store, f"{d}/one")
         trouble(store, f"{d}/one", reference)
         beside(store, f"{d}/four", reference)
+        large(store)
         credentials(store, f"{d}/two")
         moving(store, f"{d}/three")
     return close()

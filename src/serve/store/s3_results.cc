@@ -1,5 +1,6 @@
-// The S3 driver: objects under BUCKET/PREFIX, one PUT each, read in pieces by range. libcurl signs (SigV4).
+// The S3 driver: objects under BUCKET/PREFIX, one PUT each or, when large, in parts; read in pieces by range. libcurl signs (SigV4).
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +27,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kLargestPut = uint64_t{5} << 30;   // bytes; what S3 takes in one PUT
+constexpr uint64_t kLargestPut = uint64_t{64} << 20;  // bytes in one PUT; larger files go in parts, so that a broken connection costs a part
+constexpr uint64_t kPart = uint64_t{16} << 20;        // bytes; S3 takes 5 MiB to 5 GiB, and
+constexpr uint64_t kMostParts = 10000;
 constexpr size_t kPiece = size_t{1} << 20;            // bytes read at once
 constexpr size_t kLargestPage = size_t{4} << 20;      // bytes of an answer in XML: a list of 1,000 objects has some 400 KB
 constexpr int kKeepTries = 6, kReadTries = 3;         // pauses of 0.2, 0.4, ... s lie between
@@ -91,6 +94,8 @@ struct Call {
   std::string name = {};                     // of the object below the prefix; "": the bucket
   std::string query = {}, range = {};
   std::string path = {}, type = {}, sha256 = {};   // PUT: of this file, or nothing
+  uint64_t offset = 0, bytes = UINT64_MAX;   // of it, at most
+  std::string body = {};                     // POST
   size_t limit = kLargestPage;               // bytes of the answer
   int tries = kReadTries;
   const std::atomic<bool>* cancel = nullptr;
@@ -100,12 +105,14 @@ struct Answer {
   long status = 0;
   std::string body;
   uint64_t length = 0;                       // Content-Length, where it was told
+  std::string etag = {};
 };
 
 struct Transfer {
-  std::string body;
+  std::string body, etag;
   size_t limit = 0;
   int fd = -1;
+  uint64_t offset = 0, bytes = 0, sent = 0;  // of the file
   const std::atomic<bool>* cancel = nullptr;
   ~Transfer() {
     if (fd >= 0) close(fd);
@@ -119,13 +126,30 @@ size_t take(char* data, size_t size, size_t count, void* user) {
   return size * count;
 }
 
+size_t heed_header(char* data, size_t size, size_t count, void* user) {
+  const std::string_view line(data, size * count);
+  constexpr std::string_view name = "etag:";
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  if (line.size() > name.size() && line.size() < 200 && std::equal(name.begin(), name.end(), line.begin(), [&](char a, char b) { return same(b, a); })) {
+    const size_t from = line.find_first_not_of(" \t", name.size()), to = line.find_last_not_of(" \t\r\n");
+    if (from != line.npos && to >= from) static_cast<Transfer*>(user)->etag = line.substr(from, to - from + 1);
+  }
+  return line.size();
+}
+
 size_t give(char* data, size_t size, size_t count, void* user) {
-  const ssize_t n = read(static_cast<Transfer*>(user)->fd, data, size * count);
-  return n < 0 ? CURL_READFUNC_ABORT : static_cast<size_t>(n);
+  Transfer& t = *static_cast<Transfer*>(user);
+  const ssize_t n = pread(t.fd, data, std::min<uint64_t>(size * count, t.bytes - t.sent), static_cast<off_t>(t.offset + t.sent));
+  if (n < 0) return CURL_READFUNC_ABORT;
+  t.sent += static_cast<uint64_t>(n);
+  return static_cast<size_t>(n);
 }
 
 int rewind_file(void* user, curl_off_t offset, int origin) {
-  return lseek(static_cast<Transfer*>(user)->fd, offset, origin) < 0 ? CURL_SEEKFUNC_FAIL : CURL_SEEKFUNC_OK;
+  Transfer& t = *static_cast<Transfer*>(user);
+  if (origin != SEEK_SET || offset < 0 || static_cast<uint64_t>(offset) > t.bytes) return CURL_SEEKFUNC_FAIL;
+  t.sent = static_cast<uint64_t>(offset);
+  return CURL_SEEKFUNC_OK;
 }
 
 int heed_cancel(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
@@ -134,6 +158,27 @@ int heed_cancel(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 }
 
 struct Stopped {};   // `cancel` was set
+
+struct DropDigest {
+  void operator()(EVP_MD_CTX* c) const { EVP_MD_CTX_free(c); }
+};
+
+class Sha256 {
+ public:
+  Sha256() { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
+  void add(const void* data, size_t bytes) { EVP_DigestUpdate(context_.get(), data, bytes); }
+  void add(const std::string& text) { add(text.data(), text.size()); }
+  std::string hex() {
+    unsigned char digest[32];
+    EVP_DigestFinal_ex(context_.get(), digest, nullptr);
+    std::string out;
+    for (const unsigned char c : digest) out += fmt::format("{:02x}", c);
+    return out;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, DropDigest> context_{EVP_MD_CTX_new()};
+};
 
 class S3Results final : public ResultStore {
  public:
@@ -146,7 +191,10 @@ class S3Results final : public ResultStore {
     Call call{"PUT", name};
     call.path = data_ + "/" + name, call.type = type, call.sha256 = sha256, call.tries = kKeepTries, call.cancel = cancel;
     try {
-      expect(call, perform(call), 200);
+      std::error_code ec;
+      const uint64_t bytes = fs::file_size(call.path, ec);
+      if (!ec && bytes > kLargestPut) keep_in_parts(call, bytes);
+      else expect(call, perform(call), 200);
       return true;
     } catch (const Stopped&) {
       return false;
@@ -206,6 +254,7 @@ class S3Results final : public ResultStore {
       const std::string job = *std::next(part), run = *std::next(part, 2);
       if (!wanted(job, run)) remove(found);
     });
+    sweep_uploads();
   }
 
   std::string problem() override {
@@ -221,6 +270,105 @@ class S3Results final : public ResultStore {
   }
 
  private:
+  // An upload in parts that is not finished takes room in the store and is seen in no list of objects: it is given up unless it came to its end.
+  class Upload {
+   public:
+    Upload(S3Results& store, const Call& whole) : store_(store), name_(whole.name) {
+      Call call{"POST", name_, "uploads="};
+      call.type = whole.type, call.tries = kKeepTries, call.cancel = whole.cancel;
+      const Answer a = store_.perform(call);
+      store_.expect(call, a, 200);
+      id_ = first_element(a.body, "UploadId");
+      if (id_.empty()) fail(ErrorKind::resource, "the store of results began {} in parts, but names no upload", name_);
+    }
+    ~Upload() {
+      if (done_) return;
+      try {
+        store_.give_up(name_, id_);
+      } catch (const std::exception&) {   // the store is away: the sweep finds it
+      } catch (const Stopped&) {
+      }
+    }
+    Upload(const Upload&) = delete;
+    Upload& operator=(const Upload&) = delete;
+    std::string query() const { return "uploadId=" + encoded(id_); }
+    void done() { done_ = true; }
+
+   private:
+    S3Results& store_;
+    const std::string name_;
+    std::string id_;
+    bool done_ = false;
+  };
+
+  void give_up(const std::string& name, const std::string& id) {
+    const Call call{"DELETE", name, "uploadId=" + encoded(id)};
+    const Answer a = perform(call);
+    if (a.status != 404) expect(call, a, 204);
+  }
+
+  void keep_in_parts(const Call& whole, uint64_t bytes) {
+    const uint64_t part = std::max(kPart, (bytes + kMostParts - 1) / kMostParts);
+    Upload upload(*this, whole);
+    std::string parts;
+    Sha256 all;
+    for (uint64_t at = 0; at < bytes; at += part) {
+      Call call{"PUT", whole.name};
+      const uint64_t number = at / part + 1;
+      call.query = fmt::format("partNumber={}&{}", number, upload.query());
+      call.path = whole.path, call.offset = at, call.bytes = std::min(part, bytes - at), call.tries = kKeepTries, call.cancel = whole.cancel;
+      call.sha256 = hash(call, all);
+      const Answer a = perform(call);
+      expect(call, a, 200);
+      if (a.etag.empty()) fail(ErrorKind::resource, "the store of results took part {} of {}, but gave it no ETag", number, whole.name);
+      parts += fmt::format("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", number, a.etag);
+    }
+    if (all.hex() != whole.sha256) fail(ErrorKind::resource, "{}: is not the file that was made; is something writing to the data folder?", whole.name);
+    Call end{"POST", whole.name, upload.query()};
+    end.body = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">" + parts + "</CompleteMultipartUpload>";
+    end.type = "application/xml", end.tries = kKeepTries, end.cancel = whole.cancel;
+    const Answer a = perform(end);
+    if (a.status == 404) {   // ended by an earlier try whose answer was lost?
+      const auto kept = open(whole.name);
+      if (kept && kept->bytes == bytes) return upload.done();
+    }
+    expect(end, a, 200);
+    if (first_element(a.body, "ETag").empty())   // an error may follow a status of 200
+      fail(ErrorKind::resource, "the store of results did not put {} together: {}", whole.name, first_element(a.body, "Code").substr(0, 60));
+    upload.done();
+  }
+
+  // SHA-256 of the part of the file that a call sends; `all` is given the same bytes.
+  static std::string hash(const Call& call, Sha256& all) {
+    Transfer t;
+    t.fd = ::open(call.path.c_str(), O_RDONLY | O_CLOEXEC);
+    std::string piece;
+    Sha256 part;
+    for (uint64_t at = 0; at < call.bytes; at += piece.size()) {
+      piece.resize(std::min<uint64_t>(kPiece, call.bytes - at));
+      const ssize_t n = pread(t.fd, piece.data(), piece.size(), static_cast<off_t>(call.offset + at));
+      if (n != static_cast<ssize_t>(piece.size())) fail(ErrorKind::resource, "{}: cannot be read: {}", call.path, n < 0 ? std::strerror(errno) : "it became shorter");
+      part.add(piece), all.add(piece);
+    }
+    return part.hex();
+  }
+
+  // Uploads that a killed process began. A store that has no such list has its own rules for them.
+  void sweep_uploads() {
+    Call call;
+    call.query = "prefix=" + encoded(place_.prefix + "jobs/") + "&uploads=";
+    const Answer a = perform(call);
+    if (a.status != 200) return;
+    const time_t old = std::time(nullptr) - 24 * 3600;   // no file takes that long
+    size_t at = 0;
+    while (auto item = element(a.body, "Upload", at)) {
+      const std::string key = first_element(*item, "Key"), id = first_element(*item, "UploadId");
+      std::tm parts{};
+      const bool dated = strptime(first_element(*item, "Initiated").c_str(), "%Y-%m-%dT%H:%M:%S", &parts) != nullptr;
+      if (dated && timegm(&parts) < old && key.starts_with(place_.prefix) && !id.empty()) give_up(key.substr(place_.prefix.size()), id);
+    }
+  }
+
   // Reads a mark, and makes it where there is none: that asks for everything at once, the network, the bucket and the rights.
   std::string ask() {
     try {
@@ -287,7 +435,9 @@ class S3Results final : public ResultStore {
       if (at > 0) pause(at, call.cancel);
       Answer a;
       why = once(call, a);
-      const bool passing = a.status >= 500 || a.status == 429 || a.status == 408 || first_element(a.body, "Code") == "RequestTimeout";
+      const std::string code = a.status >= 500 ? "" : first_element(a.body, "Code");
+      const bool passing = a.status >= 500 || a.status == 429 || a.status == 408 || code == "RequestTimeout" ||
+                           (code == "InternalError" && std::strcmp(call.method, "POST") == 0);   // it may come with 200
       if (why.empty() && !passing) return a;
       if (why.empty()) why = fmt::format("it answers {}", a.status);
     }
@@ -313,12 +463,18 @@ class S3Results final : public ResultStore {
     if (!call.path.empty()) {
       t.fd = ::open(call.path.c_str(), O_RDONLY | O_CLOEXEC);
       const off_t end = t.fd < 0 ? -1 : lseek(t.fd, 0, SEEK_END);
-      if (end < 0 || lseek(t.fd, 0, SEEK_SET) != 0) fail(ErrorKind::resource, "{}: cannot be read: {}", call.path, std::strerror(errno));
-      bytes = static_cast<uint64_t>(end);
-      if (bytes > kLargestPut) fail(ErrorKind::resource, "{}: has {} bytes; a store of results takes files of up to 5 GiB", call.path, bytes);
+      if (end < 0) fail(ErrorKind::resource, "{}: cannot be read: {}", call.path, std::strerror(errno));
+      t.offset = std::min(call.offset, static_cast<uint64_t>(end));
+      bytes = t.bytes = std::min(call.bytes, static_cast<uint64_t>(end) - t.offset);
     }
     if (!call.type.empty()) headers.push_back("Content-Type: " + call.type);
-    headers.push_back("x-amz-content-sha256: " + (call.path.empty() ? kEmptySha256 : call.sha256));   // S3 wants it, and checks the bytes against it
+    std::string sha256 = call.path.empty() ? kEmptySha256 : call.sha256;
+    if (!call.body.empty()) {
+      Sha256 body;
+      body.add(call.body);
+      sha256 = body.hex();
+    }
+    headers.push_back("x-amz-content-sha256: " + sha256);   // S3 wants it, and checks the bytes against it
     if (!aws_.session_token.empty()) headers.push_back("x-amz-security-token: " + aws_.session_token);
     const CurlList list = curl_list(headers);
     CurlHandle curl = borrow();
@@ -343,6 +499,8 @@ class S3Results final : public ResultStore {
     if (list) set(CURLOPT_HTTPHEADER, list.get());
     set(CURLOPT_WRITEFUNCTION, take);
     set(CURLOPT_WRITEDATA, static_cast<void*>(&t));
+    set(CURLOPT_HEADERFUNCTION, heed_header);
+    set(CURLOPT_HEADERDATA, static_cast<void*>(&t));
     set(CURLOPT_NOPROGRESS, 0L);
     set(CURLOPT_XFERINFOFUNCTION, heed_cancel);
     set(CURLOPT_XFERINFODATA, static_cast<void*>(&t));
@@ -358,6 +516,9 @@ class S3Results final : public ResultStore {
       set(CURLOPT_POSTFIELDS, "");
       set(CURLOPT_POSTFIELDSIZE, 0L);
       set(CURLOPT_CUSTOMREQUEST, "PUT");
+    } else if (std::strcmp(call.method, "POST") == 0) {
+      set(CURLOPT_POSTFIELDS, call.body.c_str());
+      set(CURLOPT_POSTFIELDSIZE, static_cast<long>(call.body.size()));
     } else if (std::strcmp(call.method, "HEAD") == 0) {
       set(CURLOPT_NOBODY, 1L);
     } else if (std::strcmp(call.method, "GET") != 0) {
@@ -368,7 +529,7 @@ class S3Results final : public ResultStore {
     curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &a.status);
     curl_easy_getinfo(curl.get(), CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     a.length = length > 0 ? static_cast<uint64_t>(length) : 0;
-    a.body = std::move(t.body);
+    a.body = std::move(t.body), a.etag = std::move(t.etag);
     give_back(std::move(curl));
     if (code == CURLE_ABORTED_BY_CALLBACK && call.cancel && call.cancel->load()) throw Stopped();
     return code == CURLE_OK ? "" : *text ? text : curl_easy_strerror(code);
