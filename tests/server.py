@@ -206,11 +206,65 @@ def extensions(s):
                                         ("a length beyond every limit", {"video": {"id": timed.id}, "seconds": "3600"}, 400, "seconds")):
         r = s.request("POST", "/v1/videos/extensions", {"prompt": "x", **fields})
         check(f"extension: {name} is {status}", r.status == status and r.json["error"]["param"] == param, r.data)
-    try:
-        client.videos.extend(video=("a.mp4", b"x" * 100, "video/mp4"), prompt="x", seconds="4")
-        check("extension: a file is refused", False, "nothing was raised")
-    except openai.BadRequestError as e:
-        check("extension: a file is refused", e.body["param"] == "video" and e.body["code"] == "not_supported", e.body)
+    extended_files(s, client.videos.download_content(first.id).read())
+
+
+def extended_files(nano, clip_of_nano):
+    """A file in place of an id: its end is encoded and gone on from, by a model that has what it takes."""
+    uri = lambda data, kind="video/mp4": f"data:{kind};base64," + base64.b64encode(data).decode()
+    r = nano.request("POST", "/v1/videos/extensions", {"video": uri(clip_of_nano), "prompt": "x", "seconds": "1"})
+    check("extension of a file: not by a model that takes no videos", r.status == 400 and r.json["error"]["code"] == "not_supported" and r.json["error"]["param"] == "video", r.data)
+    with tempfile.TemporaryDirectory() as folder:
+        s = Server(Path(folder) / "data", "--plan", "exact", model=ROOT / "tests/golden/a/model")
+        try:
+            check("capabilities tell of it", [x.request("GET", "/v1/capabilities").json["extension_files"] for x in (nano, s)] == [False, True])
+            extended_by(s, uri)
+        finally:
+            s.stop()
+
+
+def extended_by(s, uri):
+    client = openai.OpenAI(api_key="unused", base_url=f"http://127.0.0.1:{s.port}/v1", max_retries=0)
+    def frames(video):   # a hash of each
+        run = subprocess.run(["ffmpeg", "-v", "error", "-i", "-", "-map", "0:v", "-f", "framemd5", "-"], input=client.videos.download_content(video).read(), capture_output=True, check=True)
+        return [x.split(b",")[-1] for x in run.stdout.splitlines() if not x.startswith(b"#")]
+
+    video = s.request("POST", "/v1/videos", {"prompt": "a kite", "size": "32x32", "frames": 124, "num_inference_steps": 3}).json["id"]
+    s.wait(video)
+    whole = client.videos.download_content(video).read()
+    brief = dict(prompt=PROMPT, num_inference_steps=3, seed=4)
+    longer = client.videos.extend(video=("a.mp4", whole, "video/mp4"), prompt=PROMPT, seconds="1", extra_body={"num_inference_steps": 3, "seed": 4})
+    made = s.wait(longer.id)
+    check("extension of a file: its frames, its size and more", made["status"] == "completed" and (longer.size, longer.frames, longer.seconds) == ("32x32", 158, "6.58333"), made)
+    b = frames(longer.id)
+    check("extension of a file: all of it is there", len(b) == 158, len(b))
+    for name, body in (("a data: URI", {"video": uri(whole)}), ("video_url", {"video": {"video_url": uri(whole)}}), ("video_url with url", {"video": {"video_url": {"url": uri(whole)}}})):
+        r = s.request("POST", "/v1/videos/extensions", {**brief, "seconds": "1", **body})
+        check(f"extension of a file: {name} means the same", r.status == 200 and s.wait(r.json["id"])["status"] == "completed" and frames(r.json["id"]) == b, r.data[:300])
+    more = s.request("POST", "/v1/videos/extensions", {"video": {"id": longer.id}, "prompt": "x", "seconds": "0.5", "num_inference_steps": 3}).json
+    check("extension of a file: can be extended by its id", s.wait(more["id"])["frames"] == 175, more)
+    remix = s.request("POST", f"/v1/videos/{longer.id}/remix", {"prompt": "a green ring"}).json
+    check("extension of a file: a remix goes on from the same file", remix["frames"] == 158 and s.wait(remix["id"])["status"] == "completed", remix)
+    with tempfile.TemporaryDirectory() as d:
+        def clip(name, *args):
+            subprocess.run(["ffmpeg", "-v", "error", *args, f"{d}/{name}"], check=True)
+            return (Path(d) / name).read_bytes()
+        bars = lambda seconds, rate=30, size="100x80": ("-f", "lavfi", "-i", f"testsrc=duration={seconds}:size={size}:rate={rate}")
+        odd = s.request("POST", "/v1/videos/extensions", {**brief, "video": uri(clip("odd.webm", *bars(2, 30, "64x32"), "-c:v", "libvpx"), "video/webm"), "num_frames": 80})
+        check("extension of a file: of another rate, size and kind, without sound", odd.status == 200 and s.wait(odd.json["id"])["status"] == "completed" and
+              (odd.json["frames"], odd.json["size"]) == (124, "64x32"), odd.data)
+        shaped = s.request("POST", "/v1/videos/extensions", {**brief, "video": uri(clip("shaped.mp4", *bars(2, 24, "100x80"))), "num_frames": 80})
+        check("extension of a file: one that cannot keep its size covers the canvas", shaped.status == 200 and shaped.json["size"] not in ("100x80", "96x64"), shaped.data)
+        s.request("DELETE", f"/v1/videos/{shaped.json['id']}")
+        for name, data, code in (("a picture", png(64, 64), "invalid_value"), ("a sound", clip("a.wav", "-f", "lavfi", "-i", "sine=duration=2"), "invalid_value"), ("noise", b"x" * 100, "invalid_media"),
+                                 ("nothing", b"", "invalid_value"), ("a video that is too short", clip("short.mp4", *bars(0.5)), "invalid_value"),
+                                 ("one that is too long", clip("long.mp4", *bars(17, 5)), "invalid_value"), ("a ribbon", clip("wide.mp4", *bars(2, 24, "600x64")), "invalid_value")):
+            r = s.request("POST", "/v1/videos/extensions", *multipart([("prompt", "x"), ("seconds", "1"), ("video", ("a.mp4", data, "video/mp4"))]))
+            check(f"extension of a file: {name} is refused", r.status == 400 and (r.json["error"]["param"], r.json["error"]["code"]) == ("video", code), r.data)
+    for name, fields, param in (("a size", {"size": "64x64"}, "size"), ("a frame beside it", {"first_frame": uri(png(64, 64), "image/png")}, "first_frame"), ("two ways", {"video": {"id": "x", "url": "y"}}, "video"),
+                                ("a URL", {"video": "http://127.0.0.1/a.mp4"}, "video"), ("a number", {"video": 3}, "video"), ("a list", {"video": [uri(whole)]}, "video"), ("no prompt", {"prompt": ""}, "prompt")):
+        r = s.request("POST", "/v1/videos/extensions", {"prompt": "x", "seconds": "1", "video": uri(whole), **fields})
+        check(f"extension of a file: {name} is refused", r.status == 400 and r.json["error"]["param"] == param, r.data)
 
 
 def several(s, folder):

@@ -203,23 +203,48 @@ void check_start(const Latents& start, const Geometry& g, const h3::ModelIndex& 
     fail(ErrorKind::request, "{} frames; the clip to go on from has {} already", g.num_frames, frames_of(start));
 }
 
+// The end of a clip as the latents that a run would have made it from.
+Latents encode_start(Engine& engine, const Request& request, const Geometry& g, const Hooks& hooks, Result& result) {
+  Exec exec = engine.exec(hooks.cancel);
+  Ctx ctx{exec, hooks.tap};
+  const Sink none;
+  Run run{engine, request, none, hooks};
+  run.timer.time(Stage::condition, [&] {
+    const Condition c = start_condition(*request.start_clip, g.width, g.height, engine.index().sample_rate);
+    run.encode_pixels(ctx, c, 0);
+    run.encode_sound(ctx, *c.sound, 0);
+  });
+  const Tensor& rows = run.condition_sounds[0];   // [2 n, channels]
+  const int64_t n = rows.dim(0) / 2, channels = rows.dim(1);
+  Latents out{std::move(run.condition_latents[0]), Tensor({2, channels, n})};
+  for (int64_t row = 0; row < 2 * n; ++row)
+    for (int64_t c = 0; c < channels; ++c) out.sound.data()[(row / n * channels + c) * n + row % n] = rows.mat().row(row)[c];
+  StageTimer timer(result);
+  for (const StageTime& s : run.result.stages) timer.add(s.stage, s.seconds, s.runs);
+  result.peak_activation_bytes = engine.arena().peak_bytes();
+  return out;
+}
+
 }  // namespace
 
 Result generate_long(Engine& engine, const Request& request, const Sink& sink, const Hooks& hooks) {
   const Geometry geometry = resolve_geometry(request, engine.index().canvas_multiple());
   const int64_t frames = geometry.num_frames;
+  Result all;
+  std::optional<Latents> encoded;
+  if (request.start_clip) encoded = encode_start(engine, request, geometry, hooks, all);
+  const Latents* start = encoded ? &*encoded : request.start ? &*request.start : nullptr;
   std::vector<Latents> made;   // for hooks.latents
-  if (request.start) {
-    check_start(*request.start, geometry, engine.index());
-    made.push_back({copy_of(request.start->video), copy_of(request.start->sound)});
+  if (start) {
+    check_start(*start, geometry, engine.index());
+    made.push_back({copy_of(start->video), copy_of(start->sound)});
   }
-  const int64_t segments = long_segments(frames, request.start ? frames_of(*request.start) : 0, request.config);
+  const int64_t segments = long_segments(frames, start ? frames_of(*start) : 0, request.config);
   Request base;
   base.width = request.width, base.height = request.height, base.aspect_ratio = request.aspect_ratio, base.short_edge = request.short_edge;
   base.config = request.config, base.seed = request.seed, base.adapters = request.adapters, base.schedule = request.schedule;
-  Channel channel = request.start ? Channel(engine, std::move(base), {copy_of(request.start->video), copy_of(request.start->sound)}) : Channel(engine, std::move(base));
+  Channel channel = start ? Channel(engine, std::move(base), {copy_of(start->video), copy_of(start->sound)}) : Channel(engine, std::move(base));
 
-  Result all;
   int64_t segment = 0, frames_left = frames, samples_left = 0;
   Sink cut;
   cut.begin = [&](const ClipInfo& clip) {

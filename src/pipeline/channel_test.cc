@@ -198,6 +198,84 @@ TEST(Channel, AClipThatIsGoneOnFromEndsAsOneThatWasNeverCut) {
   EXPECT_THROW(nano().generate(r, to(on), {}), Error);   // another size
 }
 
+Clip moving(int frames, double fps, int width, int height) {   // with sound: a ramp, so that a place in time can be told
+  Clip clip{fps, {}, Sound{16000, {std::vector<float>(static_cast<size_t>(frames * 16000 / fps))}}};
+  for (int i = 0; i < frames; ++i) {
+    Picture p{width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
+    for (size_t k = 0; k < p.rgb.size(); ++k) p.rgb[k] = static_cast<uint8_t>(k * 7 + static_cast<size_t>(i) * 3);
+    clip.frames.push_back(std::move(p));
+  }
+  for (size_t k = 0; k < clip.sound->channels[0].size(); ++k) clip.sound->channels[0][k] = static_cast<float>(k) / 1e6f;
+  return clip;
+}
+
+TEST(Channel, WhatIsGoneOnFromIsTheEndOfAClip) {
+  const Clip clip = moving(70, 24, 64, 64);
+  EXPECT_EQ(start_frames(clip), 56);
+  const Condition c = start_condition(clip, 64, 64, 32000);
+  ASSERT_EQ(c.pixels.size(), 56u);
+  EXPECT_EQ(c.pixels.back().rgb, clip.frames.back().rgb);
+  EXPECT_EQ(c.pixels.front().rgb, clip.frames[14].rgb);
+  ASSERT_EQ(c.sound->channels.size(), 2u);
+  EXPECT_EQ(c.sound->samples(), h3::audio_latents(56) * 800);
+  EXPECT_NEAR(c.sound->channels[1][16000], (14.0 / 24 + 0.5) * 16000 / 1e6, 1e-4);   // half a second after the first frame that is kept
+  Clip slow = moving(20, 12, 40, 60);   // 40 frames at 24 a second
+  slow.sound.reset();
+  const Condition s = start_condition(slow, 64, 32, 32000);
+  ASSERT_EQ(s.pixels.size(), 39u);
+  EXPECT_TRUE(s.pixels[0].width == 64 && s.pixels[0].height == 32 && s.pixels[37].rgb == s.pixels[38].rgb);
+  EXPECT_EQ(s.sound->samples(), h3::audio_latents(39) * 800);
+  EXPECT_EQ(*std::max_element(s.sound->channels[0].begin(), s.sound->channels[0].end()), 0);
+  EXPECT_EQ(start_frames(moving(21, 24, 32, 32)), 0);
+  EXPECT_EQ(start_frames(moving(22, 24, 32, 32)), 22);
+  EXPECT_EQ(start_frames(Clip{}), 0);
+  EXPECT_THROW(start_condition(moving(21, 24, 32, 32), 32, 32, 32000), Error);
+}
+
+TEST(Channel, AClipOfPixelsIsGoneOnFrom) {
+  Request r = small(4);
+  r.prompt = "a red circle bounces", r.grid_points = 2, r.num_frames = 107, r.long_video = true;
+  auto make = [&](Clip clip, Latents* latents = nullptr) {
+    Kept k;
+    Sink s = k.sink();
+    s.begin = [&k](const ClipInfo& c) { k.frame_bytes = 3 * c.width * c.height; };
+    Hooks hooks;
+    if (latents) hooks.latents = [&](const Latents& l) { *latents = {copy_of(l.video), copy_of(l.sound)}; };
+    r.start_clip = std::move(clip);
+    const Result result = nano().generate(r, s, hooks);
+    EXPECT_TRUE(std::any_of(result.stages.begin(), result.stages.end(), [](const StageTime& t) { return t.stage == Stage::condition; }));
+    return k;
+  };
+  const Clip clip = moving(70, 24, 64, 64);
+  Clip end = clip;   // its last 56 frames by themselves, silent
+  end.frames.erase(end.frames.begin(), end.frames.begin() + 14), end.sound.reset();
+  Clip silent = clip;
+  silent.sound.reset();
+  Latents latents, again;
+  const Kept whole = make(clip, &latents), mute = make(silent), cut = make(end);
+  EXPECT_EQ(static_cast<int64_t>(whole.rgb.size()), 107 * whole.frame_bytes);
+  EXPECT_EQ(frames_of(latents), 107);
+  EXPECT_EQ(mute.rgb, cut.rgb);
+  EXPECT_EQ(mute.left, cut.left);
+  EXPECT_NE(whole.left, mute.left);
+  // What its pixels became is what a clip of latents would have been.
+  r.start_clip.reset();
+  Tensor video({latents.video.dim(0), 17, latents.video.dim(2), latents.video.dim(3)}), sound({2, latents.sound.dim(1), h3::audio_latents(56)});
+  for (int64_t row = 0; row < video.dim(0); ++row)
+    std::copy_n(latents.video.data() + row * latents.video.count() / video.dim(0), video.count() / video.dim(0), video.data() + row * video.count() / video.dim(0));
+  for (int64_t row = 0; row < 2 * sound.dim(1); ++row)
+    std::copy_n(latents.sound.data() + row * latents.sound.dim(2), sound.dim(2), sound.data() + row * sound.dim(2));
+  r.start = Latents{std::move(video), std::move(sound)};
+  Kept on;
+  Sink s = on.sink();
+  s.begin = [&on](const ClipInfo& c) { on.frame_bytes = 3 * c.width * c.height; };
+  nano().generate(r, s, {});
+  EXPECT_EQ(on.rgb, whole.rgb);
+  EXPECT_EQ(on.left, whole.left);
+  r.start.reset(), r.start_clip = clip, r.long_video = false;
+  EXPECT_THROW(nano().generate(r, s, {}), Error);
+}
+
 // What a worker keeps of a long video.
 struct Saved {
   std::vector<Latents> segments;

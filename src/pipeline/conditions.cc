@@ -142,7 +142,7 @@ Geometry resolve_geometry(const Request& r, int64_t multiple) {
     g.width = c.width, g.height = c.height;
   }
   if (r.num_frames < 1) fail(ErrorKind::request, "{} frames; at least 1 is needed", r.num_frames);
-  if (r.start && !r.long_video) fail(ErrorKind::request, "a clip that another goes on from belongs to a long video");
+  if ((r.start || r.start_clip) && !r.long_video) fail(ErrorKind::request, "a clip that another goes on from belongs to a long video");
   if (r.long_video && r.task != Task::t2va) fail(ErrorKind::request, "a long video is made of a prompt alone (task t2va), not by task {}", task_name(r.task));
   const double longest = (r.long_video ? 3600.0 : r.config.max_duration_s) * h3::kFps;
   g.num_frames = static_cast<double>(r.num_frames) > longest ? r.num_frames : h3::align_frames(r.num_frames);
@@ -154,6 +154,29 @@ Geometry resolve_geometry(const Request& r, int64_t multiple) {
          r.num_frames, g.num_frames != r.num_frames ? fmt::format(" (aligned to {})", g.num_frames) : "", seconds, r.config.min_duration_s,
          longest / h3::kFps, static_cast<int64_t>(std::ceil(r.config.min_duration_s * h3::kFps)), static_cast<int64_t>(longest));
   return g;
+}
+
+int64_t start_frames(const Clip& clip) {
+  const int64_t n = clip.fps > 0 ? static_cast<int64_t>(hold_slots(clip.frames.size(), clip.fps).size()) : 0, rest = h3::kLatentsPerChunk;
+  return n < h3::kFramesPerChunk + rest ? 0 : (n - rest) / h3::kFramesPerChunk * h3::kFramesPerChunk + rest;
+}
+
+Condition start_condition(const Clip& clip, int64_t width, int64_t height, int sample_rate) {
+  const int64_t kept = start_frames(clip);
+  if (kept == 0) fail(ErrorKind::request, "the video has {} frames at {:g} a second; at least 22 at 24 a second are needed to go on from", clip.frames.size(), clip.fps);
+  const std::vector<size_t> slots = hold_slots(clip.frames.size(), clip.fps);
+  const size_t first = slots.size() - static_cast<size_t>(kept);
+  Condition c;
+  for (size_t i = first; i < slots.size(); ++i)
+    c.pixels.push_back(i > first && slots[i] == slots[i - 1] ? c.pixels.back() : cover_crop(clip.frames[slots[i]], width, height));
+  c.sound = Sound{sample_rate, {{}, {}}};
+  if (clip.sound && clip.sound->samples() > 0) c.sound = normalize_sound(*clip.sound, static_cast<int64_t>(slots.size()), sample_rate);
+  const int64_t late = static_cast<int64_t>(first) * sample_rate / h3::kFps, samples = h3::audio_latents(kept) * sample_rate / h3::kAudioLatentsPerSecond;
+  for (auto& channel : c.sound->channels) {
+    channel.erase(channel.begin(), channel.begin() + std::min(late, static_cast<int64_t>(channel.size())));
+    channel.resize(static_cast<size_t>(samples));
+  }
+  return c;
 }
 
 std::vector<Condition> prepare_conditions(const Request& r, const Geometry& g, int64_t multiple, const qwen3_vl::ProcessorConfig& processor,

@@ -28,6 +28,10 @@ struct Geometry {
 
 // Errors (kind request): what the request asks is impossible; each message says what would do.
 Geometry resolve_geometry(const Request& request, int64_t canvas_multiple);
+// The end of a clip as what another goes on from: its last 17 n + 5 frames at 24 a second, which cover width x height, and the sound of their time,
+// silence where there is none. Errors (kind request): fewer than 22 frames.
+Condition start_condition(const Clip& clip, int64_t width, int64_t height, int sample_rate);
+int64_t start_frames(const Clip& clip);   // how many those are; 0: too few
 std::vector<Condition> prepare_conditions(const Request& request, const Geometry& geometry, int64_t canvas_multiple,
                                           const qwen3_vl::ProcessorConfig& processor, int sample_rate);
 

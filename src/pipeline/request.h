@@ -41,6 +41,7 @@ struct Request {
   std::optional<History> history;                       // continuation; num_frames counts its frames too
   bool long_video = false;                              // t2va of any length, by continuation (pipeline/channel.h)
   std::optional<Latents> start;                         // long_video: the clip that this one goes on from; it is given out again, and num_frames counts it
+  std::optional<Clip> start_clip;                       // long_video, in place of `start`: a clip of pixels, whose end is encoded (start_condition)
   std::optional<int64_t> width, height;                 // both or neither; multiples of the canvas multiple
   std::optional<double> aspect_ratio;                   // width / height, when no size is given
   std::optional<int64_t> short_edge;                    // in place of the config's, when no size is given

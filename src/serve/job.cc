@@ -213,7 +213,7 @@ JobReport run_request(Engine& engine, const GenerateOptions& options, Request re
   report.total_seconds = std::chrono::duration<double>(end - start).count();
   report.peak_rss_bytes = peak_rss_bytes();
   report.request.first_frame.reset(), report.request.last_frame.reset(), report.request.references.clear(), report.request.noise.clear();
-  report.request.start.reset();
+  report.request.start.reset(), report.request.start_clip.reset();
   return report;
 }
 

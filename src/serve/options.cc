@@ -20,7 +20,7 @@ const std::vector<OptionSpec>& generate_options() {
        &O::references, true},
       {"--lora", "lora", "FILE[:S]", "adapter (LoRA) to merge into the transformer, with strength S (default 1); repeatable. A bare name is one of MODEL/loras",
        &O::lora, true},
-      {"--extend", "extend", "FILE", "latents of a clip (--latents) that this one goes on from: it holds both, --seconds and --frames say what is added",
+      {"--extend", "extend", "FILE", "latents of a clip (--latents), or a video, that this one goes on from: it holds both, --seconds and --frames say what is added",
        &O::extend, true},
       {"--size", "size", "WxH", "pixels, multiples of 32 (default: the model's canvas)", &O::size, true},
       {"--short-edge", "short_edge", "PIXELS", "shorter side of the canvas, in place of the model's own", &O::short_edge, true, 32, 16384},

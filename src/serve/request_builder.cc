@@ -11,6 +11,7 @@
 #include "media/decode.h"
 #include "models/minimax_h3/layout.h"
 #include "pipeline/channel.h"
+#include "pipeline/conditions.h"
 #include "serve/job.h"
 #include "text/unicode.h"
 
@@ -137,6 +138,27 @@ void go_on_from(Latents start, const GenerateOptions& o, const h3::ModelIndex& i
   r.start = std::move(start);
 }
 
+// The same of a video, whose own size is kept where the model can make it.
+void go_on_from(Reference medium, const GenerateOptions& o, const h3::ModelIndex& index, Request& r) {
+  if (r.task != Task::t2va) fail(ErrorKind::request, "--extend goes on by a prompt alone (task t2va), not by task {}", task_name(r.task));
+  exclusive(true, "--extend", !o.size.empty() || o.short_edge || !o.aspect.empty(), "--size, --short-edge or --aspect");
+  if (!index.has_transformer_ref)
+    fail(ErrorKind::request, "--extend is no .safetensors file; this model takes no videos and sounds (it has no transformer_ref), so its encoders of them cannot be "
+                             "relied on. Give the latents of a clip (--latents)");
+  Clip* clip = std::get_if<Clip>(&medium);
+  if (!clip || clip->frames.empty()) fail(ErrorKind::request, "--extend is no video and no .safetensors file of latents; give one of them");
+  const double most = MediaLimits{}.max_seconds, seconds = static_cast<double>(clip->frames.size()) / clip->fps;
+  if (!(seconds < most)) fail(ErrorKind::request, "--extend is a video of {:g} s or more; it must be shorter. Cut its beginning off", most);
+  const int64_t frames = start_frames(*clip), multiple = index.canvas_multiple(), w = clip->frames[0].width, h = clip->frames[0].height;
+  if (frames == 0) fail(ErrorKind::request, "--extend is a video of {:.2f} s; at least 22 frames at 24 a second are needed to go on from", seconds);
+  const bool own = w % multiple == 0 && h % multiple == 0 && w * h <= r.config.canvas_max_pixels;
+  const h3::Canvas canvas = h3::resolve_canvas(static_cast<double>(w), static_cast<double>(h), {multiple, r.config.canvas_short_edge, r.config.canvas_max_pixels});
+  r.width = own ? w : canvas.width, r.height = own ? h : canvas.height;
+  r.num_frames += frames;
+  r.long_video = true;
+  r.start_clip = std::move(*clip);
+}
+
 // "name:0.8" -> name, 0.8. A colon that no number follows belongs to the name.
 AdapterUse split_adapter(const std::string& text) {
   std::smatch m;
@@ -223,7 +245,8 @@ Request build_request(const GenerateOptions& o, const h3::ModelIndex& index, con
   if (!o.first_frame.empty()) r.first_frame = readers.picture(o.first_frame);
   if (!o.last_frame.empty()) r.last_frame = readers.picture(o.last_frame);
   for (const std::string& path : o.references) r.references.push_back(readers.reference(path));
-  if (!o.extend.empty()) go_on_from(readers.latents(o.extend), o, index, r);
+  if (o.extend.ends_with(".safetensors")) go_on_from(readers.latents(o.extend), o, index, r);
+  else if (!o.extend.empty()) go_on_from(readers.reference(o.extend), o, index, r);
   if (!o.noise.empty()) read_noise_file(o.noise, r);
   return r;
 }

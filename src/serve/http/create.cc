@@ -8,6 +8,7 @@
 
 #include "models/minimax_h3/layout.h"
 #include "pipeline/channel.h"
+#include "pipeline/conditions.h"
 #include "serve/http/media_inputs.h"
 #include "serve/http/service.h"
 
@@ -39,15 +40,25 @@ std::string idempotency_key(const Request& r) {
   return *key;
 }
 
-// The video that a request names, as {"id"}: a file is what OpenAI takes too, and this server does not.
-std::string named_video(const Body& body) {
+// The video that a request extends: an id, or a medium, which is put with the others.
+std::string read_video(const Body& body, CreateFields& f) {
   const auto at = body.fields.find("video");
-  if (at == body.fields.end() || at->is_null()) throw HttpError(400, "missing_field", "video", "video is missing; name it by {\"id\": ...}");
-  if (at->is_binary()) throw HttpError(400, "not_supported", "video", "video is a file; this server extends its own videos alone, named by their id");
-  const Json video = body.text && at->is_string() ? parse_client_json(at->get_ref<const std::string&>(), "video") : *at;
-  if (!video.is_object() || video.size() != 1 || !video.contains("id") || !video["id"].is_string())
-    refuse("video", "video is no object with an id alone; wanted {{\"id\": \"video_...\"}}");
-  return video["id"];
+  if (at == body.fields.end() || at->is_null()) throw HttpError(400, "missing_field", "video", "video is missing; name it by {\"id\": ...} or send a file");
+  const bool tree = body.text && at->is_string() && at->get_ref<const std::string&>().starts_with("{");
+  const Json video = tree ? parse_client_json(at->get_ref<const std::string&>(), "video") : *at;
+  Json medium = video;
+  std::string where = "video";
+  if (video.is_object() && video.size() == 1) {
+    const std::string key = video.begin().key();
+    if (key == "id" && video["id"].is_string()) return video["id"];
+    if (key == "video_url" || key == "url" || key == "uri") medium = video[key], where += "." + key;
+    if (medium.is_object() && medium.size() == 1 && medium.contains("url")) medium = Json(medium["url"]);
+  }
+  if (!medium.is_string() && !medium.is_binary())
+    refuse("video", "video is neither {{\"id\": \"video_...\"}} nor a file, a data: URI or {{\"video_url\": \"data:...\"}}; give one of them");
+  f.media.push_back({MediaInput::Use::start, std::move(medium), where, "video"});
+  f.spelled["extend"] = where;
+  return "";
 }
 
 Json object_of(const std::string& text) {
@@ -88,7 +99,7 @@ struct Service::Accepting {
 };
 
 Price Pricer::price(const zt::Request& request, const Geometry& g) const {
-  const int64_t start = request.start ? frames_of(*request.start) : 0;
+  const int64_t start = request.start ? frames_of(*request.start) : request.start_clip ? start_frames(*request.start_clip) : 0;
   const int64_t segments = request.long_video ? long_segments(g.num_frames, start, request.config) : 1;
   Price p;
   p.rows = request_rows(request, g, index_);
@@ -145,7 +156,8 @@ Response Service::remix(Request& r, const std::string& id) {
   if (old.contains("last_frame")) take(old["last_frame"], MediaInput::Use::last_frame);
   if (old.contains("references"))
     for (const Json& path : old["references"]) take(path, MediaInput::Use::reference);
-  a.start = old.value("extend", "");
+  if (const std::string path = old.value("extend", ""); path.ends_with(".safetensors")) a.start = path;
+  else if (!path.empty()) take(path, MediaInput::Use::start), a.fields.spelled["extend"] = "id";
   for (const char* key : {"first_frame", "last_frame", "references", "extend"}) old.erase(key);
   old["prompt"] = prompt;
   if (a.fields.options.contains("seed")) old["seed"] = a.fields.options["seed"];
@@ -155,18 +167,28 @@ Response Service::remix(Request& r, const std::string& id) {
   return accept(r, a);
 }
 
-// The stitched whole: the video from its latents, and what is added, through one decode.
+// The stitched whole: the video from its latents, or those of a file's end, and what is added, through one decode.
 Response Service::extend(Request& r) {
   Body body = read_body(r);
   r.body = {};
-  const std::string id = named_video(body);
-  body.fields.erase("video");
+  Json video;
+  if (body.fields.contains("video")) video = std::move(body.fields["video"]), body.fields.erase("video");
   Accepting a;
   a.fields = read_fields(body, {index, options.models, options.plan, r.lenient});
   CreateFields& f = a.fields;
   for (const char* key : {"size", "short_edge", "aspect", "task"})
     if (f.spelled.count(key)) refuse(f.spelled[key], "{} follows from the video that is extended; leave it out", f.spelled[key]);
   if (!f.media.empty()) refuse(f.media[0].where, "{}: an extension goes on from its video alone", f.media[0].where);
+  body.fields = {{"video", std::move(video)}};
+  const std::string id = read_video(body, f);
+  if (!f.media.empty()) {
+    if (!index.has_transformer_ref)
+      throw HttpError(400, "not_supported", f.media[0].where,
+                      "this model takes no videos and sounds (it has no transformer_ref), so its encoders of them cannot be relied on; extend a video of this "
+                      "server, named by its id");
+    f.seconds = "";   // those of the whole are known once the file was looked at
+    return accept(r, a);
+  }
   std::optional<Job> job;
   if (is_job_id(id)) job = store.get(id, owner(r));
   if (!job) throw HttpError(404, "not_found", "video", fmt::format("there is no video {}", id.substr(0, 60)));
@@ -192,7 +214,9 @@ Response Service::extend(Request& r) {
 Response Service::accept(Request& r, Accepting& a) {
   CreateFields& f = a.fields;
   const std::string key = idempotency_key(r), id = new_job_id();
-  const bool keyframes = std::any_of(f.media.begin(), f.media.end(), [](const MediaInput& m) { return m.use != MediaInput::Use::reference; });
+  const bool keyframes = std::any_of(f.media.begin(), f.media.end(), [](const MediaInput& m) {
+    return m.use == MediaInput::Use::first_frame || m.use == MediaInput::Use::last_frame;
+  });
   if (f.options.value("prompt", "").empty() && !keyframes) throw HttpError(400, "missing_field", "prompt", "prompt is missing or empty; say what the clip shows");
   if (!f.webhook.empty() && !webhook_allowed(options.webhooks, f.webhook))
     refuse("webhook_url", "webhook_url is no address that the operator of this server allows (--webhook-prefix)");

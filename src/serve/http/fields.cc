@@ -526,8 +526,12 @@ Json create_schema() {
 }
 
 Json extension_schema() {
-  const Json video{{"type", "object"}, {"required", {"id"}}, {"additionalProperties", false}, {"properties", {{"id", {{"type", "string"}}}}},
-                   {"description", "the completed video that is extended"}};
+  auto object = [](const char* key) {
+    return Json{{"type", "object"}, {"required", {key}}, {"additionalProperties", false}, {"properties", {{key, {{"type", "string"}}}}}};
+  };
+  const Json video{{"description", "what is extended: a completed video by its id, or a video file: a data: URI, or an http(s) URL where the operator allows them; in a "
+                                   "multipart body also a file"},
+                   {"anyOf", {object("id"), {{"type", "string"}}, object("video_url")}}};
   Json properties{{"video", video}};
   for (const Field& f : create_fields()) {
     const std::string_view type = f.type ? f.type : "", option = f.option ? f.option : "", name = f.name;

@@ -13,7 +13,7 @@ namespace zt::http {
 
 // A picture, video or sound that the request brings or names.
 struct MediaInput {
-  enum class Use { first_frame, last_frame, reference } use = Use::reference;
+  enum class Use { first_frame, last_frame, reference, start } use = Use::reference;
   Json value;                  // a string (data: or http(s) URI) or binary (an upload)
   std::string where;           // the field, for messages: "conditions[0].uri"
   std::string declared;        // "image", "video", "audio", or "" if the request does not say
@@ -46,7 +46,7 @@ CreateFields read_fields(const Body& body, const FieldRules& rules);
 
 // JSON Schema of a create request, from the same tables.
 Json create_schema();
-// The same of an extension: what follows from the video that is extended is left out.
+// The same of an extension, whose `video` is an id's or a medium: what follows from the video that is extended is left out.
 Json extension_schema();
 
 }  // namespace zt::http

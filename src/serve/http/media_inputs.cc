@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -14,6 +15,8 @@ namespace fs = std::filesystem;
 namespace zt::http {
 
 namespace {
+
+constexpr int64_t kMostFrames = 100000;   // of a video whose header is believed; none that is taken has as many
 
 std::string without_scheme(const std::string& text) {
   const size_t comma = text.find(',');
@@ -88,7 +91,7 @@ StoredMedia store_media(CreateFields& fields, const std::string& data, const std
       m.value = nullptr;   // the largest thing that the request holds
       const MediaInfo info = judge(m, bytes);
       using Use = MediaInput::Use;
-      const char* stem = m.use == Use::first_frame ? "first_frame" : m.use == Use::last_frame ? "last_frame" : "reference";
+      const char* stem = m.use == Use::first_frame ? "first_frame" : m.use == Use::last_frame ? "last_frame" : m.use == Use::start ? "extend" : "reference";
       const std::string path = fmt::format("{}/{}_{}.{}", folder, stem, count++, kind_name(info.kind));
       write_file(fs::path(data) / path, bytes);
       out.digest += sha256_hex(bytes);
@@ -116,7 +119,12 @@ MediaReaders size_readers(const StoredMedia& media) {
   auto reference = [find, picture](const std::string& path) -> Reference {
     switch (find(path).kind) {
       case MediaKind::image: return picture(path);
-      case MediaKind::video: return Clip{};
+      case MediaKind::video: {
+        const MediaInfo info = find(path);
+        Clip clip{info.fps, {}, {}};
+        if (info.fps > 0) clip.frames.resize(static_cast<size_t>(std::clamp<int64_t>(info.frames, 0, kMostFrames)), picture(path));
+        return clip;
+      }
       case MediaKind::sound: break;
     }
     return Sound{};

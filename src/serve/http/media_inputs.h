@@ -21,7 +21,7 @@ struct StoredMedia {
 // Errors: HttpError 400 naming the field (no medium, of another kind than declared, too large, a URL while URLs are not allowed).
 StoredMedia store_media(CreateFields& fields, const std::string& data, const std::string& job, bool allow_url, const FetchLimits& limits);
 
-// Readers for build_request() that know sizes alone; none for latents.
+// Readers for build_request() that know sizes, rates and counts alone; none for latents.
 MediaReaders size_readers(const StoredMedia& media);
 
 // SHA-256 of bytes, 64 hex digits.

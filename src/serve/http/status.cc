@@ -113,7 +113,8 @@ Json capabilities_schema() {
   const Json history{{"type", "integer"}, {"description", "frames that a video must have at least to be extended"}};
   const Json properties{{"object", text},  {"version", text},      {"model", text},       {"aliases", texts},  {"plan", text},       {"tasks", texts},
                         {"size", object},  {"frames", object},     {"seconds", object},   {"sound", object},   {"limits", object},   {"evaluations", object},
-                        {"variants", texts}, {"urls", flag},       {"live", number},      {"edits", flag},     {"extensions", flag}, {"history_frames", history}};
+                        {"variants", texts}, {"urls", flag},       {"live", number},      {"edits", flag},     {"extensions", flag}, {"history_frames", history},
+                        {"extension_files", flag}};
   Json required = Json::array();
   for (const auto& [key, value] : properties.items()) required.push_back(key);
   return {{"type", "object"}, {"required", required}, {"properties", properties}};
@@ -208,6 +209,7 @@ Response Service::capabilities() {
        {"live", live_ ? static_cast<int64_t>(live_->most()) : 0},
        {"edits", false},
        {"extensions", index.has_transformer},
+       {"extension_files", index.has_transformer && index.has_transformer_ref},
        {"history_frames", kHistoryFrames}});
 }
 
