@@ -53,12 +53,15 @@ TEST(Distance, OfDecodersBehindTheSameLatents) {
 TEST(Optimize, StaysInTheBudgetAndWritesAPlanThatReads) {
   OptimizeOptions o = small();
   o.output = testing::TempDir() + "/plan_test.json", o.report = testing::TempDir() + "/plan_test.html";
-  o.skip = "text_encoder,video_decoder";
+  o.skip = "text_encoder,video_decoder", o.encoder_preset = "ultrafast", o.sound_coder = "fast";
   testing::internal::CaptureStdout();
   ASSERT_EQ(run_optimize_command(o), 0);
   testing::internal::GetCapturedStdout();
   const Plan plan = read_plan(o.output);
   EXPECT_EQ(plan.name, "plan_test");
+  const std::string command = plan.measured.at("command");
+  for (const char* option : {" --skip text_encoder,video_decoder", " --encoder-preset ultrafast", " --sound-coder fast"})
+    EXPECT_NE(command.find(option), std::string::npos) << command;
   EXPECT_EQ(plan.text_encoder, exact_plan().text_encoder);   // its pass was left out
   EXPECT_LE(plan.measured.at("error").at("latents").get<double>(), o.quality);
   for (const char* of : {"audio_latents", "frames", "sound"}) EXPECT_LE(plan.measured.at("error").at(of).get<double>(), o.quality) << of;

@@ -13,13 +13,17 @@ Json to_json(const Distance& d) {
   return {{"latents", d.latents}, {"audio_latents", d.audio_latents}, {"frames", d.frames}, {"psnr", d.psnr}, {"sound", d.sound}};
 }
 
+// All that changes what is found: who runs it again finds the same choices, but for the clock's noise.
 std::string command_of(const OptimizeOptions& o) {
   std::string s = fmt::format("zoetrope optimize {} --frames {} --evaluations {} --count {} --rounds {}", std::filesystem::path(o.model).filename().string(), o.frames,
                               o.evaluations, o.prompts, o.rounds);
   s += o.seconds_per_second > 0 ? fmt::format(" --seconds-per-second {:g}", o.seconds_per_second) : fmt::format(" --quality {:g}", o.quality);
   if (o.threads) s += fmt::format(" --threads {}", o.threads);
   if (o.cpu_time) s += " --cpu-time";
-  if (!o.skip.empty()) s += " --skip " + o.skip;
+  const std::pair<const char*, const std::string*> texts[] = {{"name", &o.name}, {"size", &o.size}, {"prompts", &o.prompts_file}, {"skip", &o.skip},
+                                                               {"encoder-preset", &o.encoder_preset}, {"sound-coder", &o.sound_coder}};
+  for (auto& [option, value] : texts)
+    if (!value->empty()) s += fmt::format(" --{} {}", option, *value);
   return s;
 }
 
