@@ -53,7 +53,7 @@ def pieces(of, shape, deviation, rng):
 
 
 def tensors(c, text_dim, of):
-    """(name, shape, type, deviation or None for ones) in the names of GGUF files."""
+    """(name, shape, type, deviation or None for ones or the values) in the names of GGUF files."""
     h, inner, ffn, patch = c["hidden_size"], c["num_attention_heads"] * c["attention_head_dim"], c["ffn_dim"], c["in_channels"] * 4
 
     def linear(name, out, n, kind="F32", deviation=None):
@@ -80,6 +80,8 @@ def tensors(c, text_dim, of):
     yield from linear("final_layer.adaln_proj.linear", 2 * h, CURVE[1], deviation=0.05)
     yield from linear("final_layer.video_out", patch, h)
     yield from linear("final_layer.audio_out", c["audio_in_channels"], h)
+    f = c["rope_freq_dim"]
+    yield "rope.inv_freq", (f,), "F32", c["rope_theta"] ** (-np.arange(0, 2 * f, 2) / (2 * f))   # as the pruned files have it; stable-diffusion.cpp wants it
 
 
 def write(a):
@@ -107,7 +109,9 @@ def write(a):
     out.write_padding(f, f.tell())
     for i, (name, shape, of, deviation) in enumerate(table):
         rng = np.random.Generator(np.random.SFC64([a.seed, i]))
-        if deviation is None or deviation == 0:
+        if isinstance(deviation, np.ndarray):
+            f.write(deviation.astype("<f4").tobytes())
+        elif deviation is None or deviation == 0:
             f.write(np.full(shape, 1 if deviation is None else 0, "<f4").tobytes())
         else:
             for piece in pieces(of, shape, deviation, rng):
