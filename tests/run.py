@@ -169,6 +169,10 @@ def studio():
     return script("studio", [sys.executable, ROOT / "tests/studio.py", ZOETROPE], 300)
 
 
+def bench():
+    return script("bench", [sys.executable, ROOT / "tests/bench.py"], 60)
+
+
 def configure(name, folder, args):
     env = {"CC": "clang", "CXX": "clang++"} if name == "fuzz" else None
     return command(name, ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", *args], 300, env)
@@ -213,7 +217,7 @@ def fuzz():
 
 
 SUITES = dict(check=check, unit=unit, golden=golden, lengths=lengths, checkpoints=checkpoints, rewritten=rewritten, bad_input=bad_input, contracts=contracts, plans=plans, predictor=predictor, deploy=deploy, nano=nano, faults=faults,
-              server=server, results=results, live=live, studio=studio, sanitize=sanitize, fuzz=fuzz)
+              server=server, results=results, live=live, studio=studio, bench=bench, sanitize=sanitize, fuzz=fuzz)
 
 
 def main():
