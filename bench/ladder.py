@@ -7,24 +7,21 @@ warm and waiting; every round runs each once, in turn. The first step is diffuse
 Errors are against our first step (which equals the reference, tests/golden) over --prompts clips of 5 s: relative L2 of the latents; decibels of the
 pictures and of the sound as a player decodes them from the MP4s. Prints a Markdown table; rows go to bench/results/ladder.jsonl.
 """
-import argparse
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE + "/peers", HERE + "/../nano"]
+import stacks
+import turns
+
+sys.path.insert(0, stacks.HERE + "/../nano")
 import numpy as np  # noqa: E402
-import turns  # noqa: E402
-from evaluate import clips, prompts  # noqa: E402
+from evaluate import clips, prompts, sight  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
 
-FRAMES = {"5s": 124, "15s": 345}   # 345 frames are the longest that the reference makes
-PROMPT = "a large yellow circle bounces slowly on a navy background"
 ALL = ("text_encoder", "denoiser", "video_decoder")
 STEPS = [   # what it is, the evaluations, what it adds to the plan
     ("our program, float32", 49, {**{part: {"compute": "f32"} for part in ALL}, "denoiser": {"compute": "f32", "adaln_tables": False}, "stages": {"overlap": False}}),
@@ -53,20 +50,10 @@ def plans(folder):
 
 def times(a, length, folder, files):
     """Of each round [[(seconds, processor seconds) of peer, step 1, step 2 ...]], and the instruction set."""
-    env = dict(ZT_THREADS=str(a.threads), OMP_NUM_THREADS=str(a.threads), PYTHONWARNINGS="ignore")
-    frames = FRAMES[length]
-    running = [turns.start([sys.executable, f"{HERE}/peers/stack_diffusers.py", a.model, "--dtype", a.dtype, "--frames", frames, "--points", 50, "--runs", a.rounds,
-                            "--threads", a.threads, "--prompt", PROMPT, "--out", f"{folder}/peer.mp4", "--wait"], env)]
-    for i, plan in enumerate(files):
-        running.append(turns.start([f"{a.build}/bench/stack_bench", a.model, plan, frames, 0, a.rounds, f"{folder}/{i}.mp4", PROMPT, "wait"], env))
+    running = [stacks.peer(a, length, 50, f"{folder}/peer.mp4"), *(stacks.ours(a, length, plan, 0, f"{folder}/{i}.mp4") for i, plan in enumerate(files))]
     rounds = [[turns.turn(p) for p in running] for _ in range(a.rounds)]
     turns.stop(*running)
     return [[(r["total"], r["total_cpu"]) for r in one] for one in rounds], rounds[0][1]["isa"]
-
-
-def decibels(a, b, peak):
-    d = float(np.mean((np.asarray(a, np.float64) - np.asarray(b, np.float64)) ** 2))
-    return 10 * math.log10(peak ** 2 / d) if d else 99.
 
 
 def errors(a, folder, files):
@@ -82,24 +69,13 @@ def errors(a, folder, files):
             first = first or now
             far = math.sqrt(sum(float(((now[0][n] - x) ** 2).sum()) for n, x in first[0].items()) / sum(float((x ** 2).sum()) for x in first[0].values()))
             level = float(np.abs(first[2]).max()) or 1.
-            out[i].append((far, decibels(now[1], first[1], 255), decibels(now[2], first[2], level)))
+            out[i].append((far, sight.psnr(now[1], first[1]), sight.psnr(now[2], first[2], level)))
     return [[statistics.mean(x) for x in zip(*step)] for step in out]
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--only", default="5s,15s")
-    ap.add_argument("--rounds", type=int, default=3)
-    ap.add_argument("--prompts", type=int, default=3)
-    ap.add_argument("--dtype", default="bf16", help="of the peer")
-    ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    ap.add_argument("--model", default=HERE + "/../models/h3-nano")
-    ap.add_argument("--build", default=HERE + "/../build")
-    ap.add_argument("--no-append", action="store_true")
-    a = ap.parse_args()
-    lengths = a.only.split(",")
-    if unknown := [x for x in lengths if x not in FRAMES]:
-        sys.exit(f"--only {unknown[0]}: wanted of {', '.join(FRAMES)}")
+    a = stacks.options(__doc__, prompts=(3, "whose errors are taken"))
+    lengths = a.lengths
     names = ["diffusers, " + a.dtype + ", 49 evaluations", *(what for what, _, _ in STEPS)]
     with tempfile.TemporaryDirectory() as folder:
         files = plans(folder)
@@ -117,11 +93,11 @@ def main():
         if i > 1 and not error[i - 1][0] and error[i - 1][1] == 99 and error[i - 1][2] == 99:
             e = ["same bytes", "", ""]
         print(f"| {name} | " + " | ".join(f"{middle[n][i]:.3f} | {factor[n][0][i]:.1f} | {factor[n][1][i]:.1f}" for n in lengths) + " | " + " | ".join(e) + " |")
-    row = turns.origin("ladder", isa=isa, threads=a.threads, model=os.path.basename(os.path.normpath(a.model)), rounds=a.rounds, steps=names,
+    row = stacks.origin(a, "ladder", isa, rounds=a.rounds, steps=names,
                        seconds={n: [round(x, 4) for x in middle[n]] for n in lengths}, times={n: [round(x, 2) for x in factor[n][0]] for n in lengths}, cpu_times={n: [round(x, 2) for x in factor[n][1]] for n in lengths},
                        errors=[[round(x, 4) for x in e] for e in error], error_prompts=a.prompts, command=" ".join(["script/bench ladder"] + sys.argv[1:]))
     if not a.no_append:
-        turns.append(HERE + "/results/ladder.jsonl", row)
+        turns.append(stacks.HERE + "/results/ladder.jsonl", row)
 
 
 if __name__ == "__main__":

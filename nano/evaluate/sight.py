@@ -178,9 +178,9 @@ def contacts(s):
     return out
 
 
-def psnr(a, b):
+def psnr(a, b, peak=255.):
     e = np.mean((a.astype(np.float32) - b.astype(np.float32)) ** 2)
-    return float(99. if e == 0 else 10 * np.log10(255. ** 2 / e))
+    return float(99. if e == 0 else 10 * np.log10(peak ** 2 / e))
 
 
 def stillness(s):
