@@ -39,6 +39,18 @@ int64_t whole_number(const Request& r, const char* name) {
   return n;
 }
 
+HlsPlace wanted_playlist(const Request& r) {
+  const HlsPlace at{whole_number(r, "_HLS_msn"), whole_number(r, "_HLS_part")};
+  if (at.part >= 0 && at.segment < 0) refuse("_HLS_part", "_HLS_part belongs to _HLS_msn; give both");
+  return at;
+}
+
+HlsPlace wanted_media(const Request& r) {
+  const HlsPlace at{whole_number(r, "n"), whole_number(r, "part")};
+  if (at.segment < 0) refuse("n", "n is missing; give the number of a segment, as the playlist does");
+  return at;
+}
+
 Response error_response(const HttpError& e) {
   Response r = error_response(e.status, e.code, e.param, e.what());
   if (e.retry_after > 0) r.set("Retry-After", std::to_string(e.retry_after));

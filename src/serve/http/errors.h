@@ -27,6 +27,12 @@ template <class... Args>
 
 // A whole number of the query; -1 if it is not there. Errors (400): it is none.
 int64_t whole_number(const Request& r, const char* name);
+// Of HLS: the playlist that a player waits for (_HLS_msn, _HLS_part); the segment that it wants, or a part of it (n, part). What is not there is -1.
+struct HlsPlace {
+  int64_t segment = -1, part = -1;
+};
+HlsPlace wanted_playlist(const Request& r);   // errors (400): a part without its segment
+HlsPlace wanted_media(const Request& r);      // errors (400): no segment
 
 Response error_response(const HttpError& error);
 Response error_response(int status, const std::string& code, const std::string& param, const std::string& message);

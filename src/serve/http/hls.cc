@@ -136,8 +136,7 @@ Job playable_job(Service& s, const Request& r, const std::string& id) {
 
 Response Service::hls_playlist(const Request& r, const std::string& id) {
   Job job = playable_job(*this, r, id);
-  const int64_t segment = whole_number(r, "_HLS_msn"), part = whole_number(r, "_HLS_part");
-  if (part >= 0 && segment < 0) refuse("_HLS_part", "_HLS_part belongs to _HLS_msn; give both");
+  const auto [segment, part] = wanted_playlist(r);
   Response out;
   out.set("Content-Type", "application/vnd.apple.mpegurl").set("Cache-Control", "no-cache");
   auto wait = std::make_shared<PlaylistWait>(*this, std::move(job), segment, part);
@@ -161,8 +160,8 @@ Response Service::hls_init(const Request& r, const std::string& id) {
 
 Response Service::hls_segment(const Request& r, const std::string& id) {
   const Job job = playable_job(*this, r, id);
-  const int64_t n = whole_number(r, "n"), part = whole_number(r, "part");
-  if (n < 0) refuse("n", "n is missing; give the number of a segment, as the playlist does");
+  const HlsPlace wanted = wanted_media(r);
+  const int64_t n = wanted.segment, part = wanted.part;
   const Source source = source_of(*this, job);
   const Segments s = cut(source.index, job.ended_ms != 0);
   const auto at = static_cast<size_t>(n);

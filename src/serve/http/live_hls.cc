@@ -52,8 +52,7 @@ Response media(const LiveChannel& channel, int64_t first, int64_t end) {
 
 Response Service::live_playlist(const Request& r, const std::string& id) {
   const auto channel = find_live(r, id);
-  const int64_t segment = whole_number(r, "_HLS_msn"), part = whole_number(r, "_HLS_part");
-  if (part >= 0 && segment < 0) refuse("_HLS_part", "_HLS_part belongs to _HLS_msn; give both");
+  const auto [segment, part] = wanted_playlist(r);
   channel->touch();
   return when(channel, wanted(channel->edge(), segment, part), [channel] {
     Response out;
@@ -75,8 +74,8 @@ Response Service::live_init(const Request& r, const std::string& id) {
 
 Response Service::live_segment(const Request& r, const std::string& id) {
   const auto channel = find_live(r, id);
-  const int64_t n = whole_number(r, "n"), part = whole_number(r, "part");
-  if (n < 0) refuse("n", "n is missing; give the number of a segment, as the playlist does");
+  const HlsPlace wanted = wanted_media(r);
+  const int64_t n = wanted.segment, part = wanted.part;
   channel->touch();
   const LiveChannel::Edge edge = channel->edge();
   if (n > edge.end / kSegmentParts || part >= kSegmentParts) throw HttpError(404, "no_segment", part < 0 ? "n" : "part", "this channel has no such segment (yet)");
