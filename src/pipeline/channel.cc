@@ -214,11 +214,7 @@ Latents encode_start(Engine& engine, const Request& request, const Geometry& g, 
     run.encode_pixels(ctx, c, 0);
     run.encode_sound(ctx, *c.sound, 0);
   });
-  const Tensor& rows = run.condition_sounds[0];   // [2 n, channels]
-  const int64_t n = rows.dim(0) / 2, channels = rows.dim(1);
-  Latents out{std::move(run.condition_latents[0]), Tensor({2, channels, n})};
-  for (int64_t row = 0; row < 2 * n; ++row)
-    for (int64_t c = 0; c < channels; ++c) out.sound.data()[(row / n * channels + c) * n + row % n] = rows.mat().row(row)[c];
+  Latents out{std::move(run.condition_latents[0]), sound_of_rows(run.condition_sounds[0].mat())};
   StageTimer timer(result);
   for (const StageTime& s : run.result.stages) timer.add(s.stage, s.seconds, s.runs);
   result.peak_activation_bytes = engine.arena().peak_bytes();

@@ -156,15 +156,24 @@ Geometry resolve_geometry(const Request& r, int64_t multiple) {
   return g;
 }
 
-int64_t start_frames(const Clip& clip) {
-  const int64_t n = clip.fps > 0 ? static_cast<int64_t>(hold_slots(clip.frames.size(), clip.fps).size()) : 0, rest = h3::kLatentsPerChunk;
+namespace {
+
+std::vector<size_t> slots_of(const Clip& clip) { return clip.fps > 0 ? hold_slots(clip.frames.size(), clip.fps) : std::vector<size_t>(); }
+
+// How many of them can be gone on from, of the end; 0: too few.
+int64_t history_of(const std::vector<size_t>& slots) {
+  const int64_t n = static_cast<int64_t>(slots.size()), rest = h3::kLatentsPerChunk;
   return n < h3::kFramesPerChunk + rest ? 0 : (n - rest) / h3::kFramesPerChunk * h3::kFramesPerChunk + rest;
 }
 
+}  // namespace
+
+int64_t start_frames(const Clip& clip) { return history_of(slots_of(clip)); }
+
 Condition start_condition(const Clip& clip, int64_t width, int64_t height, int sample_rate) {
-  const int64_t kept = start_frames(clip);
+  const std::vector<size_t> slots = slots_of(clip);
+  const int64_t kept = history_of(slots);
   if (kept == 0) fail(ErrorKind::request, "the video has {} frames at {:g} a second; at least 22 at 24 a second are needed to go on from", clip.frames.size(), clip.fps);
-  const std::vector<size_t> slots = hold_slots(clip.frames.size(), clip.fps);
   const size_t first = slots.size() - static_cast<size_t>(kept);
   Condition c;
   for (size_t i = first; i < slots.size(); ++i)

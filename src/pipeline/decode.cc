@@ -39,17 +39,21 @@ void Run::decode_video(const Ctx& ctx, FrameStream& stream, TraceRecorder* recor
   }
 }
 
+Tensor sound_of_rows(ConstMat rows) {
+  const int64_t n = rows.rows / 2, channels = rows.cols;
+  Tensor out({2, channels, n});
+  for (int64_t row = 0; row < 2 * n; ++row)
+    for (int64_t c = 0; c < channels; ++c) out.data()[(row / n * channels + c) * n + row % n] = rows.row(row)[c];
+  return out;
+}
+
 Latents Run::made() const {
   const h3::ModelIndex& index = engine.index();
   const h3::LatentShape s = geometry.latents;
   Latents out{Tensor({index.latent_channels, s.frames, s.height, s.width}), {}};
   const int64_t cv = layout.condition_video_rows, ca = layout.condition_audio_rows;
   h3::unpatchify(video_rows.mat().rows_from(cv, video_rows.dim(0) - cv), index.latent_channels, s, index.patch_h, index.patch_w, out.video.data());
-  const int64_t n = geometry.audio_latents, channels = audio_rows.dim(1);
-  out.sound = Tensor({2, channels, n});
-  for (int64_t side = 0; side < 2; ++side)
-    for (int64_t k = 0; k < n; ++k)
-      for (int64_t c = 0; c < channels; ++c) out.sound.data()[(side * channels + c) * n + k] = audio_rows.mat().row(ca + side * n + k)[c];
+  out.sound = sound_of_rows(audio_rows.mat().rows_from(ca, audio_rows.dim(0) - ca));
   return out;
 }
 

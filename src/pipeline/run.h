@@ -48,6 +48,7 @@ class StageTimer {
 };
 
 Tensor copy_of(const Tensor& t);
+Tensor sound_of_rows(ConstMat rows);   // [2 n, channels], one ear after the other -> [2, channels, n]
 
 // A chunk's frames as uint8 [count, height, width, 3], ties to even; false if one of its values is not finite.
 bool to_rgb(const Exec& exec, const FrameChunk& chunk, std::vector<uint8_t>& rgb);
