@@ -16,6 +16,7 @@ import types
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from counts import check, close  # noqa: E402
@@ -315,12 +316,7 @@ def adapter(path, seed=0):
     random, tensors = np.random.default_rng(seed), {}
     for name, rows, columns in (("attn.to_q", 256, 192), ("attn.to_out.0", 192, 256)):
         tensors |= {f"transformer.transformer_blocks.0.{name}.lora_{x}.weight": random.normal(size=shape).astype(np.float32) for x, shape in (("A", (2, columns)), ("B", (rows, 2)))}
-    header, at = {}, 0
-    for name, t in tensors.items():
-        header[name] = {"dtype": "F32", "shape": t.shape, "data_offsets": [at, at + t.nbytes]}
-        at += t.nbytes
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(t.tobytes() for t in tensors.values()))
+    save_file(tensors, path)
 
 
 def adapters(folder):

@@ -12,9 +12,9 @@
 #include <tuple>
 
 #include "base/threads.h"
+#include "formats/safetensors.h"
 #include "pipeline/memory.h"
 #include "serve/commands.h"
-#include "serve/http/media_inputs.h"
 #include "serve/http/service.h"
 #include "serve/job.h"
 #include "serve/live/live_hub.h"
@@ -226,7 +226,7 @@ Command key_command(CLI::App& root) {
             return report_errors([&] {
               const std::string secret = http::new_secret();
               std::printf("secret (give it to its owner, it is kept nowhere): %s\n", secret.c_str());
-              std::printf("for the file of --keys: {\"keys\": [%s]}\n", Json{{"id", *id}, {"sha256", http::sha256_hex(secret)}}.dump().c_str());
+              std::printf("for the file of --keys: {\"keys\": [%s]}\n", Json{{"id", *id}, {"sha256", sha256(secret)}}.dump().c_str());
               return 0;
             });
           }};

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "formats/safetensors.h"
 #include "models/minimax_h3/layout.h"
 #include "pipeline/channel.h"
 #include "pipeline/conditions.h"
@@ -269,7 +270,7 @@ Response Service::accept(Request& r, Accepting& a) {
   job.options = f.options.dump();
   std::string canonical = job.options;
   for (size_t at = 0; (at = canonical.find(id, at)) != std::string::npos;) canonical.erase(at, id.size());
-  job.fingerprint = sha256_hex(canonical + "\n" + media.digest + "\n" + a.remixed_from + "\n" + a.start);
+  job.fingerprint = sha256(canonical + "\n" + media.digest + "\n" + a.remixed_from + "\n" + a.start);
   job.idempotency_key = key;
   job.remixed_from = a.remixed_from;
   if (!f.webhook.empty()) job.webhook = Json{{"url", f.webhook}}.dump();

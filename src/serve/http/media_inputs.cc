@@ -1,11 +1,10 @@
 #include "serve/http/media_inputs.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
+#include "formats/safetensors.h"
 #include "serve/http/errors.h"
 #include "serve/media_apart.h"
 #include "serve/store/job_store.h"
@@ -71,14 +70,6 @@ void write_file(const fs::path& path, const std::string& bytes) {
 
 }  // namespace
 
-std::string sha256_hex(const std::string& bytes) {
-  unsigned char digest[32];
-  EVP_Digest(bytes.data(), bytes.size(), digest, nullptr, EVP_sha256(), nullptr);
-  std::string out;
-  for (unsigned char c : digest) out += fmt::format("{:02x}", c);
-  return out;
-}
-
 StoredMedia store_media(CreateFields& fields, const std::string& data, const std::string& job, bool allow_url, const FetchLimits& limits) {
   StoredMedia out;
   if (fields.media.empty()) return out;
@@ -94,7 +85,7 @@ StoredMedia store_media(CreateFields& fields, const std::string& data, const std
       const char* stem = m.use == Use::first_frame ? "first_frame" : m.use == Use::last_frame ? "last_frame" : m.use == Use::start ? "extend" : "reference";
       const std::string path = fmt::format("{}/{}_{}.{}", folder, stem, count++, kind_name(info.kind));
       write_file(fs::path(data) / path, bytes);
-      out.digest += sha256_hex(bytes);
+      out.digest += sha256(bytes);
       out.files.emplace(path, info), out.fields.emplace(path, m.where);
       if (m.use == Use::reference) fields.options["references"].push_back(path);
       else fields.options[stem] = path;

@@ -24,7 +24,5 @@ StoredMedia store_media(CreateFields& fields, const std::string& data, const std
 // Readers for build_request() that know sizes, rates and counts alone; none for latents.
 MediaReaders size_readers(const StoredMedia& media);
 
-// SHA-256 of bytes, 64 hex digits.
-std::string sha256_hex(const std::string& bytes);
 
 }  // namespace zt::http

@@ -16,6 +16,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "formats/safetensors.h"
 #include "serve/curl_handle.h"
 #include "serve/store/result_store.h"
 
@@ -34,7 +35,6 @@ constexpr size_t kPiece = size_t{1} << 20;            // bytes read at once
 constexpr size_t kLargestPage = size_t{4} << 20;      // bytes of an answer in XML: a list of 1,000 objects has some 400 KB
 constexpr int kKeepTries = 6, kReadTries = 3;         // pauses of 0.2, 0.4, ... s lie between
 
-const std::string kEmptySha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 struct Place {
   std::string url;       // of the bucket, without a slash at its end
@@ -468,13 +468,7 @@ class S3Results final : public ResultStore {
       bytes = t.bytes = std::min(call.bytes, static_cast<uint64_t>(end) - t.offset);
     }
     if (!call.type.empty()) headers.push_back("Content-Type: " + call.type);
-    std::string sha256 = call.path.empty() ? kEmptySha256 : call.sha256;
-    if (!call.body.empty()) {
-      Sha256 body;
-      body.add(call.body);
-      sha256 = body.hex();
-    }
-    headers.push_back("x-amz-content-sha256: " + sha256);   // S3 wants it, and checks the bytes against it
+    headers.push_back("x-amz-content-sha256: " + (call.path.empty() ? sha256(call.body) : call.sha256));   // S3 wants it, and checks the bytes against it
     if (!aws_.session_token.empty()) headers.push_back("x-amz-security-token: " + aws_.session_token);
     const CurlList list = curl_list(headers);
     CurlHandle curl = borrow();
