@@ -174,8 +174,9 @@ Result Channel::give(const Sink& sink, const Hooks& hooks) {
     decoders_ = std::make_unique<Decoders>(Decoders{video.open(std::move(m.latents.video)), audio.open(std::move(m.latents.sound))});
   }
   run.result.clip = {width, height, 0, h3::kFps, audio.sample_rate(), 2, 0};
-  run.decode(ctx, *decoders_->sound, *decoders_->frames, nullptr, !begun_);
+  if (!begun_) sink.begin(run.result.clip);
   begun_ = true;
+  run.decode(ctx, *decoders_->sound, *decoders_->frames, nullptr);
   state_ = std::move(m.after);
   run.result.peak_activation_bytes = std::max(run.result.peak_activation_bytes, engine_.arena().peak_bytes());
   return std::move(run.result);

@@ -64,19 +64,19 @@ void Run::decode(const Ctx& ctx, Latents latents) {
 
   AudioCodec& audio = engine.audio_codec(false);
   result.clip = {geometry.width, geometry.height, geometry.num_frames, h3::kFps, audio.sample_rate(), 2, sound.dim(2) * audio.hop()};
+  timer.time(Stage::encode, [&] { sink.begin(result.clip); });
   TraceRecorder recorder;
   auto sounds = timer.time(Stage::audio_decode, [&] { return audio.decode(std::move(latents.sound)); });
   auto frames = timer.time(Stage::video_decode, [&] { return engine.video_codec(false).decode(std::move(latents.video)); });
-  decode(ctx, *sounds, *frames, tracing() ? &recorder : nullptr, true);
+  decode(ctx, *sounds, *frames, tracing() ? &recorder : nullptr);
   if (tracing()) {
     recorder.finish(request.task);
     for (auto& [name, k] : recorder.tensors()) tap(name, {k.bytes.data(), k.dtype, k.shape});
   }
 }
 
-void Run::decode(const Ctx& ctx, SoundStream& sound, FrameStream& frames, TraceRecorder* recorder, bool begin) {
+void Run::decode(const Ctx& ctx, SoundStream& sound, FrameStream& frames, TraceRecorder* recorder) {
   Behind encoder(engine.plan().overlap && engine.threads() > 1);
-  if (begin) encoder.push([this] { encode([&] { sink.begin(result.clip); }); });
   decode_sound(ctx, sound, recorder, encoder);
   decode_video(ctx, frames, recorder, encoder);
   encoder.finish();

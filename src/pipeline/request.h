@@ -92,7 +92,7 @@ struct ClipInfo {
   int64_t num_samples = 0;                              // of each channel
 };
 
-// Receives the result in order while it is being made, possibly from a thread that runs beside the engine.
+// Receives the result in order while it is being made.
 struct Sink {
   std::function<void(const ClipInfo& info)> begin;
   std::function<void(const uint8_t* rgb, int64_t count)> frames;                       // uint8 [count, height, width, 3]

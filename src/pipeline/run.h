@@ -128,8 +128,8 @@ struct Run {
   void load();
   Latents made() const;                        // what the rows hold at the end, conditions left out
   void decode(const Ctx& ctx, Latents latents);
-  // What two streams have now, to the sink, which may work beside them; with `begin` it begins there too.
-  void decode(const Ctx& ctx, SoundStream& sound, FrameStream& frames, TraceRecorder* recorder, bool begin);
+  // What two streams have now, to the sink, which may work beside them.
+  void decode(const Ctx& ctx, SoundStream& sound, FrameStream& frames, TraceRecorder* recorder);
   void decode_sound(const Ctx& ctx, SoundStream& stream, TraceRecorder* recorder, Behind& encoder);
   void decode_video(const Ctx& ctx, FrameStream& stream, TraceRecorder* recorder, Behind& encoder);
   h3::RowTimesteps levels(const FlowSchedule& video, const FlowSchedule& audio, int64_t evaluation) const;
